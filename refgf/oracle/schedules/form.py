@@ -68,7 +68,7 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong. kind: one of `judge.KINDS`."""
+    """Something wrong. kind: a key of `verdict.VERDICTS`."""
 
     kind: str
     rank: int
@@ -83,8 +83,8 @@ class Finding:
 class Plan:
     """All ranks' steps. sizes[r]: chunks of rank r's input, output and scratch.
 
-    outofplace: says of a plan in place that it is used out of place too. notes: what the answer
-    says of how the file was read.
+    outofplace: says of a plan in place that it is used out of place too. shared: thread blocks at
+    one end of a channel. notes: what the answer says of how the file was read.
     """
 
     format: str
@@ -96,6 +96,7 @@ class Plan:
     found: tuple[Finding, ...] = field(default=())
     outofplace: bool = False
     notes: tuple[str, ...] = field(default=(), compare=False)
+    shared: tuple[Finding, ...] = field(default=())
 
     @property
     def unit(self) -> str:

@@ -19,9 +19,8 @@ judged both ways; with inplace="0" it is judged out of place. The interpreter di
 into nchunksperloop chunks and connects the channels below nchannels.
 
 REQUIRED: the attributes without which every public parser refuses a file, and so does this one.
-Only some of them ask for NEWER and OLDER, so the answer names those that are missing. Semantics:
-MSCCL's documentation, the programs of its public collection, its parsers and RCCL's interpreter
-(read, not copied).
+What only some of them refuse, the answer names (executors.py). Semantics: MSCCL's documentation,
+the programs of its public collection, its parsers and RCCL's interpreter (read, not copied).
 """
 
 import re
@@ -30,6 +29,7 @@ from dataclasses import replace
 from xml.parsers import expat
 
 from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.schedules import executors
 from refgf.oracle.schedules.form import (
     BUFFERS,
     LARGEST_COUNT,
@@ -50,8 +50,6 @@ REQUIRED = {
     "tb": ("id", "send", "recv", "chan"),
     "step": ("s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep"),
 }
-NEWER = ("outofplace", "minBytes", "maxBytes")  # MSCCL's executor for NCCL, and RCCL
-OLDER = ("name",)  # MSCCL's own NCCL
 LARGEST_BYTES = 1 << 40  # maxBytes of what `dump` writes
 NESTING = ("algo", "gpu", "tb", "step")
 # type: (receives, reads src, reads dst, writes dst, sends)
@@ -87,22 +85,9 @@ def parse(path: str, data: bytes) -> Plan:
     name, collective = (str(algo.get(key, ""))[:200] for key in ("name", "coll"))
     ways = (number(path, "algo", algo, key, 0) != 0 for key in ("inplace", "outofplace"))
     plan = Plan("msccl-xml", name, collective, next(ways), sizes, steps, found, next(ways))
-    plan = replace(plan, notes=missing(algo, plan))
+    notes, shared = executors.refusals(algo, gpus, plan), executors.shared_ends(gpus)
+    plan = replace(plan, notes=notes, shared=shared)
     return replace(plan, found=(*found, *other_loop(path, algo, plan)))
-
-
-def missing(algo: dict, plan: Plan) -> tuple[str, ...]:
-    """What some parsers ask for, and how the file is judged without it."""
-    notes, way = [], "in place" if plan.inplace else "out of place"
-    newer, older = ([key for key in keys if key not in algo] for keys in (NEWER, OLDER))
-    if newer:
-        text = f"no {', '.join(newer)}: MSCCL's executor for NCCL and RCCL refuse this file; "
-        notes.append(f"{text}MSCCL's own NCCL takes it, and it is judged {way}")
-    if older:
-        notes.append(f"no {', '.join(older)}: MSCCL's own NCCL refuses this file")
-    if not newer and not plan.inplace and not plan.outofplace:
-        notes.append(f"inplace and outofplace are 0, so that no call uses this file; judged {way}")
-    return tuple(notes)
 
 
 def no_channel(path: str, algo: dict, gpus: dict) -> Iterator[Finding]:

@@ -14,10 +14,27 @@ from refgf.oracle.schedules.layout import Layout
 
 LARGEST_CLOCKS = 1 << 26  # entries of all clocks together
 SHOWN = 8
+Wire = tuple[int, int, int]  # (source, dest, channel)
+
+
+def wires(rank: int, step: PlanStep) -> list[tuple[int, Wire, Port]]:
+    """(end, wire, port) of each message of a step. end: 0 it sends, 1 it receives."""
+    sent = [(0, (rank, port.peer, port.channel), port) for port in step.sends]
+    return sent + [(1, (port.peer, rank, port.channel), port) for port in step.receives]
 
 
 class Graph:
-    """All steps as nodes 0, 1, ...; before[v]: (node, does the edge order memory accesses?)."""
+    """All steps as nodes 0, 1, ...; before[v]: (node, does the edge order memory accesses?).
+
+    The steps run once, here, and each receive takes the oldest message of its channel. So which
+    message meets which receive follows from what the steps wait for, as on a real channel, and not
+    from their places in the file. If nothing orders two steps at one end of a channel, another run
+    may pair their messages differently, which `Races` finds.
+
+    found: sends and receives that have no partner. unequal: messages of another length than their
+    receive. order: an order in which the steps may run, without those that wait for ever; waiting:
+    of these the ones that only lack a message.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.nodes = plan, [(rank, step) for rank, _, step in plan.steps()]
@@ -30,9 +47,14 @@ class Graph:
             + [(first[r] + i, False) for r, i in step.follows]
             for _, step in self.nodes
         ]
-        self.found, self.sender, self.queue = [], {}, {}
-        self._match()
-        self.order = self._sort()
+        self.behind = [[] for _ in self.nodes]
+        for node, before in enumerate(self.before):
+            for other, _ in before:
+                self.behind[other].append(node)
+        self.unequal, self.sender, self.order = [], {}, []
+        self.taken = [0] * len(self.nodes)  # messages that a step has received
+        self.found = self._alone()
+        self._run()
 
     def place(self, node: int) -> str:
         rank, step = self.nodes[node]
@@ -42,55 +64,65 @@ class Graph:
         rank, step = self.nodes[node]
         return Finding(kind, rank, self.plan.place(step), text)
 
-    def _match(self) -> None:
-        """The i-th send on a channel meets its i-th receive."""
-        sent, received = defaultdict(list), defaultdict(list)
+    def _alone(self) -> list[Finding]:
+        """Of a channel with more messages at one end than at the other: the last ones."""
+        ends, found = defaultdict(lambda: ([], [])), []
         for node, (rank, step) in enumerate(self.nodes):
-            for port in step.sends:
-                sent[rank, port.peer, port.channel].append((node, port))
-            for port in step.receives:
-                received[port.peer, rank, port.channel].append((node, port))
-        for wire in sorted({*sent, *received}):
-            ends = sent[wire], received[wire]
-            self.queue[wire] = [[node for node, _ in end] for end in ends]
-            for (a, out), (b, into) in zip(*ends):
-                self._pair(a, b, out, into)
-            self._alone(wire, *ends)
+            for end, wire, _ in wires(rank, step):
+                ends[wire][end].append(node)
+        for wire, (sent, received) in sorted(ends.items()):
+            source, dest, channel = wire
+            of = f"{len(received)} of {len(sent)} there"
+            for node in sent[len(received) :][:SHOWN]:
+                text = f"sends to rank {dest} on channel {channel}, which takes {of}"
+                found.append(self.finding("unmatched", node, text))
+            of = f"{len(sent)} of {len(received)} there"
+            for node in received[len(sent) :][:SHOWN]:
+                text = f"waits for rank {source} on channel {channel}, which sends {of}"
+                found.append(self.finding("unmatched", node, text))
+        return found
 
-    def _pair(self, a: int, b: int, out: Port, into: Port) -> None:
-        got, wanted = self.nodes[a][1].chunks, self.nodes[b][1].chunks
-        if got != wanted:
-            text = f"sends {got} {self.plan.unit} to {self.place(b)}, which takes {wanted}"
-            self.found.append(self.finding("unmatched", a, text))
-        self.before[b].append((a, out.ordered and into.ordered))
-        self.sender[b] = a
-
-    def _alone(self, wire: tuple, sent: list, received: list) -> None:
-        source, dest, channel = wire
-        on = f"on channel {channel}"
-        for node, _ in sent[len(received) :][:SHOWN]:
-            text = f"sends to rank {dest} {on}, which takes {len(received)} of {len(sent)} there"
-            self.found.append(self.finding("unmatched", node, text))
-        for node, _ in received[len(sent) :][:SHOWN]:
-            text = f"waits for rank {source} {on}, which sends {len(sent)} of {len(received)} there"
-            self.found.append(self.finding("unmatched", node, text))
-
-    def _sort(self) -> list[int]:
-        """The nodes in an order in which they may run; without those that wait for ever."""
-        self.behind = [[] for _ in self.nodes]
+    def _run(self) -> None:
+        """A step that lacks a message sleeps until one is sent on that channel."""
         waits = [len(before) for before in self.before]
-        for node, before in enumerate(self.before):
-            for other, _ in before:
-                self.behind[other].append(node)
-        ready, order = deque(node for node, count in enumerate(waits) if not count), []
+        ready = deque(node for node, count in enumerate(waits) if not count)
+        messages, asleep = defaultdict(deque), defaultdict(deque)
         while ready:
             node = ready.popleft()
-            order.append(node)
+            missing = self._receive(node, messages)
+            if missing:
+                asleep[missing].append(node)
+                continue
+            self.order.append(node)
+            for end, wire, port in wires(*self.nodes[node]):
+                if end == 0:
+                    messages[wire].append((node, port))
+                    ready += [asleep[wire].popleft()] if asleep[wire] else []
             for other in self.behind[node]:
                 waits[other] -= 1
                 if not waits[other]:
                     ready.append(other)
-        return order
+        self.waiting = [node for nodes in asleep.values() for node in nodes]
+        for node, before in enumerate(self.before):
+            for other, _ in before[len(before) - self.taken[node] :]:
+                self.behind[other].append(node)
+
+    def _receive(self, node: int, messages: dict[Wire, deque]) -> Wire | None:
+        """Take the oldest message of each channel; the channel that has none, if there is one."""
+        rank, step = self.nodes[node]
+        for into in step.receives[self.taken[node] :]:
+            wire = into.peer, rank, into.channel
+            if not messages[wire]:
+                return wire
+            other, out = messages[wire].popleft()
+            got, wanted = self.nodes[other][1].chunks, step.chunks
+            if got != wanted:
+                what = f"sends {got} {self.plan.unit} to {self.place(node)}, which takes {wanted}"
+                self.unequal.append(self.finding("unmatched", other, what))
+            self.before[node].append((other, out.ordered and into.ordered))
+            self.sender[node] = other
+            self.taken[node] += 1
+        return None
 
     def deadlock(self) -> list[Finding]:
         """The steps of one circle in which each waits for the next."""
@@ -100,16 +132,27 @@ class Graph:
         node, path = next(v for v in range(len(self.nodes)) if v not in done), {}
         while node not in path:
             path[node] = len(path)
-            node = next(other for other, _ in self.before[node] if other not in done)
+            node = self._waits_for(node, done)
         circle = list(path)[path[node] :]
         pairs = zip(circle, [*circle[1:], circle[0]])
         found = [self.finding("deadlock", v, f"waits for {self.place(w)}") for v, w in pairs]
         return found if len(found) <= SHOWN else [*found[: SHOWN - 1], found[-1]]
 
+    def _waits_for(self, node: int, done: set[int]) -> int:
+        """A step that has to end before this one, or one that sends on the channel it waits at."""
+        first = next((other for other, _ in self.before[node] if other not in done), None)
+        if first is not None:
+            return first
+        rank, step = self.nodes[node]
+        into = step.receives[self.taken[node]]
+        wire = 0, (into.peer, rank, into.channel)
+        nodes = (v for v in range(len(self.nodes)) if v not in done)
+        return next(v for v in nodes if wire in {w[:2] for w in wires(*self.nodes[v])})
+
     def chains(self) -> tuple[list[tuple[int, int]], int]:
         """[(chain, place in it, from 1)] of each node, and the number of chains."""
         place, last, count = [(0, 0)] * len(self.nodes), [], 0
-        for node in self.order:
+        for node in (*self.order, *self.waiting):
             for other, ordered in self.before[node]:
                 chain, length = place[other]
                 if ordered and last[chain] == other:
@@ -136,25 +179,33 @@ class Races:
         self.place, self.count = graph.chains()
         self.clocks, self.uses = {}, [len(behind) for behind in graph.behind]
         self.written, self.read = {}, defaultdict(dict)
-        self.number = {}  # (wire, end, node) -> how many came before it
-        for wire, ends in graph.queue.items():
-            for end, nodes in enumerate(ends):
-                self.number |= {(wire, end, node): i for i, node in enumerate(nodes)}
+        self.users, self.ends = {}, []  # of the ends of channels: the last step, and the races
 
     def all(self) -> list[Finding]:
         """The first races in the order of the steps."""
         for node in self.graph.order:
-            clock = self._clock(node)
-            rank, step = self.graph.nodes[node]
+            if len(self.found) >= SHOWN and (self.ends or not self.graph.waiting):
+                return self.found
+            _, step = self.graph.nodes[node]
+            own = len(self.graph.before[node]) - self.graph.taken[node]
+            clock = self._clock(self.graph.before[node][:own])
+            self._channels(node, 1, clock)  # a receive takes what is there: its message is no order
+            clock = self._clock(self.graph.before[node][own:], clock)
+            chain, number = self.place[node]
+            clock[chain] = number
+            self._channels(node, 0, clock)
             self._accesses(node, step, clock)
-            self._queues(node, rank, step, clock)
-            if len(self.found) >= SHOWN:
-                break
+            if self.uses[node]:
+                self.clocks[node] = clock
+        users = self.users
+        for node in self.graph.waiting:  # for a message that another step has taken, perhaps
+            self.users = dict(users)
+            self._channels(node, 1, self._clock(self.graph.before[node]))
         return self.found
 
-    def _clock(self, node: int) -> array:
-        clock = None
-        for other, ordered in reversed(self.graph.before[node]):  # often the last knows all
+    def _clock(self, before: list[tuple[int, bool]], clock: array | None = None) -> array:
+        """The clock of a step that runs after these."""
+        for other, ordered in reversed(before):  # often the last knows all
             if ordered and clock is None:
                 clock = self.clocks[other][:]
             elif ordered and not self._before(other, clock):
@@ -162,12 +213,7 @@ class Races:
             self.uses[other] -= 1
             if not self.uses[other]:
                 del self.clocks[other]
-        clock = clock or array("i", [0]) * self.count
-        chain, number = self.place[node]
-        clock[chain] = number
-        if self.uses[node]:
-            self.clocks[node] = clock
-        return clock
+        return clock or array("i", [0]) * self.count
 
     def _before(self, other: int, clock: array) -> bool:
         chain, number = self.place[other]
@@ -195,14 +241,15 @@ class Races:
         text = f"{what}, which {self.graph.place(other)} {theirs}; nothing orders the two"
         self.found.append(self.graph.finding("race", node, text))
 
-    def _queues(self, node: int, rank: int, step: PlanStep, clock: array) -> None:
+    def _channels(self, node: int, end: int, clock: array) -> None:
         """Steps that use one end of a channel must follow each other, or their messages mix."""
-        wires = [(0, (rank, port.peer, port.channel)) for port in step.sends]
-        wires += [(1, (port.peer, rank, port.channel)) for port in step.receives]
-        for end, wire in wires:
-            number = self.number[wire, end, node]
-            other = self.graph.queue[wire][end][number - 1] if number else None
-            if other is not None and other != node and not self._before(other, clock):
+        for at, wire, _ in wires(*self.graph.nodes[node]):
+            other = self.users.get((end, wire))
+            if at != end or other == node:
+                continue
+            self.users[end, wire] = node
+            if other is not None and not self._before(other, clock):
                 what = f"{('sends', 'receives')[end]} on the channel of {self.graph.place(other)}"
                 text = f"{what}; nothing orders the two"
-                self.found.append(self.graph.finding("race", node, text))
+                self.ends.append(self.graph.finding("race", node, text))
+                self.found.append(self.ends[-1])

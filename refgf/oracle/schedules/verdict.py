@@ -5,6 +5,8 @@ deadlock                    steps that wait for each other in a circle, where a 
                             number of messages: a real one holds few, so a plan that sends much
                             before it receives may hang all the same
 race                        two accesses that nothing orders: the value is a matter of luck
+shared channel              two thread blocks use one end of a channel, which no executor of MSCCL
+                            can run. Other verdicts name it as well
 wrong value                 a rank does not end with what the collective promises
 other bits                  each rank's sum is right, but in another order than another rank's
 no value                    it runs to its end, but says too little to know what it computes
@@ -25,6 +27,7 @@ VERDICTS = {
     "unmatched": "unmatched steps",
     "deadlock": "deadlock",
     "race": "race",
+    "shared channel": "thread blocks share a channel end",
     "wrong value": "wrong value",
     "other bits": "right value but ranks differ in bits",
     "no value": "runs to its end; its value cannot be known",
@@ -65,17 +68,22 @@ def judge_once(plan: Plan, link: Link, nbytes: int) -> Judged:
     found = [*other_sizes, *outside(plan, where)]
     if found:
         return stopped(found[0].kind, found)
-    graph = Graph(plan)
+    graph, shared = Graph(plan), list(plan.shared)
     if graph.found:
-        return stopped("unmatched", graph.found)
-    found = graph.deadlock()
-    if found:
-        return stopped("deadlock", found)
-    races, values = Races(graph, where).all(), Values(graph, where)
+        return stopped("unmatched", [*graph.found, *shared])
+    races = Races(graph, where)
+    found = races.all()
+    blocked = graph.unequal or graph.deadlock()
+    if blocked:  # in this run: in another one only if the order at each channel is forced
+        kind = "race" if races.ends else blocked[0].kind
+        return stopped(kind, [*races.ends, *blocked, *shared])
+    values = Values(graph, where)
     wrong = values.wrong()
     kind, bits = "right", []
-    if races:
+    if found:
         kind = "race"
+    elif shared:
+        kind = "shared channel"
     elif wrong:
         kind = "wrong value"
     elif not where.collective:
@@ -86,7 +94,7 @@ def judge_once(plan: Plan, link: Link, nbytes: int) -> Judged:
     orders = values.orders() if kind in ("right", "other bits") else {}
     chunk_bytes = nbytes / where.total if where.total else 1.0  # a trace counts bytes
     seconds, transfers = schedule_times(graph, chunk_bytes, link)
-    found = [*races, *wrong, *bits]
+    found = [*found, *shared, *wrong, *bits]
     return Judged(kind, found, orders, traffic(graph), chunk_bytes, seconds, transfers, link)
 
 
@@ -98,9 +106,11 @@ def as_lines(path: str, plan: Plan, judged: Judged) -> list[str]:
     """What the command prints about one file."""
     head = f"{len(plan.ranks)} ranks, {plan.collective or 'collective not named'}, {plan.format}"
     lines = [f"{path}: {VERDICTS[judged.kind]} ({head})"]
-    lines += [f"  {finding}" for finding in judged.found[:SHOWN]]
-    if len(judged.found) > SHOWN:
-        lines.append(f"  and {len(judged.found) - SHOWN} more of this kind")
+    shown = judged.found[:SHOWN]
+    shown += [finding for finding in plan.shared[:SHOWN] if finding not in shown]
+    lines += [f"  {finding}" for finding in shown]
+    if len(judged.found) > len(shown):
+        lines.append(f"  and {len(judged.found) - len(shown)} more")
     lines += about_race(plan) if judged.kind == "race" else []
     lines += [f"  {note}" for note in plan.notes]
     if judged.kind == "no value" and plan.format != "chakra" and known_name(plan) not in KNOWN:
@@ -108,11 +118,11 @@ def as_lines(path: str, plan: Plan, judged: Judged) -> list[str]:
     writes_input = any(span.buffer == "i" for _, _, step in plan.steps() for span in step.writes)
     if judged.kind == "right" and writes_input and (plan.outofplace or not plan.inplace):
         lines.append("  out of place it overwrites its input, which the caller may still need")
-    shown = list(judged.orders.items())[:SHOWN]
-    if any("+" in tree for tree, _ in shown):
+    trees = list(judged.orders.items())[:SHOWN]
+    if any("+" in tree for tree, _ in trees):
         if judged.kind == "right":
             lines.append("  every rank sums in the same order, up to commutativity:")
-        for tree, chunks in shown:
+        for tree, chunks in trees:
             lines.append(f"  {chunks} chunk{'s' * (chunks > 1)}: {tree}")
         if len(judged.orders) > SHOWN:
             lines.append(f"  and {len(judged.orders) - SHOWN} more orders of summation")
