@@ -119,7 +119,7 @@ def near(options: Options) -> str:
 
 def drawn_cases(options: Options) -> list[Case]:
     """Fresh cases; by default three of each function, next to the golden cases only."""
-    from refgf.oracle.seeded.generate.fresh import fresh_cases
+    from refgf.oracle.seeded.generate.fresh import fresh_cases, large_cases
 
     golden = not options.files and Path(options.cases) == GOLDEN
     count = (3 if golden else 0) if options.random is None else options.random
@@ -130,7 +130,12 @@ def drawn_cases(options: Options) -> list[Case]:
             "cannot exist yet"
         )
     seed = int.from_bytes(os.urandom(3)) if options.seed is None else options.seed
-    cases = list(fresh_cases(count, seed, lambda case: selected(case, options.only)))
+
+    def wanted(case: Case) -> bool:
+        return selected(case, options.only)
+
+    cases = list(fresh_cases(count, seed, wanted))
+    cases += large_cases(seed, wanted) if count else []
     if cases:
         print(f"with random cases; to repeat them: --random {count} --seed {seed}")
     return cases

@@ -1,4 +1,4 @@
-"""Commands that a test runs in its own process do not read the 692 golden cases again each time."""
+"""Commands that a test runs in its own process do not read the golden cases again each time."""
 
 import pytest
 from golden import cases_of

@@ -18,8 +18,9 @@ def scaled_allreduce(
     """P4: gradients are multiplied by the loss scale, sent, summed, and divided by the scale.
 
     Both operations are in float32. Each rank's loss is divided by the global batch already, so
-    nothing is divided by p. The scale is a power of two: without underflow, multiplying and
-    dividing by it are exact. p arrays (n,) -> p arrays (n,)
+    nothing is divided by p. By a power of two both are exact, unless something underflows; by any
+    other scale the quotient is rounded, and is not the product with 1 / scale.
+    p arrays (n,) -> p arrays (n,)
     """
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = [g * np.float32(scale) for g in gs]

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from refgf.oracle.judge.case import SPEC as SPEC_VERSION
+from refgf.oracle.judge.functions import PLAIN_SUMS
 from refgf.oracle.judge.verify import Verdict, by_statement, not_run, outcome
 
 SPEC = Path(__file__).parents[1] / "SPEC.md"
@@ -42,7 +43,7 @@ def as_text(verdicts: list[Verdict], profile: str = "bits") -> str:
         lines.append("open: a case fails, by what looks like another statement")
     for (variant, function), count in variants_of(verdicts).items():
         lines.append(f"variant {variant}: {count} of the passed cases of {function}")
-    lines += absent_lines(verdicts)
+    lines += overwritten_lines(verdicts) + absent_lines(verdicts)
     for v in verdicts:
         if v.failure:
             title = f"{v.case.name} ({v.case.function}; {_violations(v)})"
@@ -51,8 +52,29 @@ def as_text(verdicts: list[Verdict], profile: str = "bits") -> str:
     passed, failed, absent = (_count(verdicts, status) for status in ("pass", "fail", "absent"))
     drawn = sum(v.case.name.startswith("random-") and v.status != "absent" for v in verdicts)
     total = f"{passed} cases passed, {failed} failed, {absent} not judged"
-    lines += ["", total + f"; random cases judged: {drawn}" * bool(drawn)]
+    largest = largest_sum(verdicts)
+    lines += [""] + [f"sums over ranks were judged up to n = {largest}"] * (largest > 0)
+    lines += [total + f"; random cases judged: {drawn}" * bool(drawn)]
     return "\n".join(lines + (general_lines(verdicts) if profile == "bits" else []))
+
+
+def overwritten_lines(verdicts: list[Verdict]) -> list[str]:
+    """Functions that spoil an input which their caller may still need, right or wrong."""
+    first = {}
+    for verdict in verdicts:
+        if verdict.overwritten is not None:
+            first.setdefault(verdict.case.function, verdict)
+    return [
+        f"{function} overwrites the input of rank {v.overwritten} ({v.case.name}); wanted all "
+        "inputs as they were, or in each the result of its rank"
+        for function, v in first.items()
+    ]
+
+
+def largest_sum(verdicts: list[Verdict]) -> int:
+    """The most elements of a judged allreduce; longer ones may get another algorithm."""
+    judged = (v.case for v in verdicts if v.status != "absent" and v.case.function in PLAIN_SUMS)
+    return max((case["in.x"].shape[1] for case in judged), default=0)
 
 
 def general_lines(verdicts: list[Verdict]) -> list[str]:
@@ -112,6 +134,7 @@ def as_json(verdicts: list[Verdict], profile: str = "bits") -> str:
             "violated": v.violated,
             "status": v.status,
             "variant": v.variant,
+            "overwritten": v.overwritten,
             "failure": v.failure.as_dict() if v.failure else None,
             "diagnosis": v.diagnosis,
             "seconds": v.seconds,

@@ -5,11 +5,14 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.comparison import Failure
 from refgf.oracle.judge.diagnosis import STEPS, diagnose, mistakes_of, orders_of, other_slices
 from refgf.oracle.judge.functions import PLAIN_SUMS
 from refgf.oracle.judge.functions.judged import Outputs
+from refgf.oracle.judge.functions.sums import OVERWRITTEN
 from refgf.oracle.judge.implementations import Result
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.trace import TraceEvent, check_trace
@@ -43,6 +46,12 @@ class Verdict:
         if self.status != "fail":
             return []
         return self.explained or violated(self.case, self.outputs, self.diagnosis, self.statements)
+
+    @property
+    def overwritten(self) -> int | None:
+        """The rank whose input a sum over ranks spoilt."""
+        rank = (self.outputs or {}).get(OVERWRITTEN)
+        return None if rank is None or np.ndim(rank) else int(rank)
 
     @property
     def variant(self) -> str | None:

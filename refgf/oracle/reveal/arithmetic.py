@@ -37,6 +37,7 @@ class Arithmetic:
     outside: Outside | None = None
     apart: int = 0
     wide: bool = False
+    special: list[str] = field(default_factory=list)  # numbers that are lost, one line each
 
     def accumulator(self, dtype: str) -> str:
         """The one accumulator's type; the input's if it could not be measured."""
@@ -56,6 +57,7 @@ def measure(box: Box, by_rank: list[tuple[Run, ...]], n: int) -> Arithmetic:
     result.wire, result.lost = rounding(box, n)
     if not result.wire and result.division and kind != box.dtype:
         result.wire, result.lost = kind, LOST.format(kind)  # 1/p was rounded, and hid it
+    result.special = special_numbers(box, n, result)
     xs = random_numbers(box, n)
     sums = box.call(xs)
     result.apart = int(other_bits(sums, sums[:1]).sum())
@@ -166,6 +168,34 @@ def rounding(box: Box, n: int) -> tuple[str | None, str | None]:
             some = ", ".join(map(str, ranks[:MOST_RANKS])) + ", ..." * (len(ranks) > MOST_RANKS)
             return wire, f"rounded to {wire} on its way: what comes from ranks {some}"
     return None, None
+
+
+def special_numbers(box: Box, n: int, told: Arithmetic) -> list[str]:
+    """What becomes of NaN, infinities, overflow and denormal numbers; where a rank loses some."""
+    largest, smallest = EXPONENT[box.dtype]
+    asked = {  # what ranks 0 and 1 contribute, and the sum
+        "NaN": (np.nan, 1.0, np.nan),
+        "infinity": (np.inf, 1.0, np.inf),
+        "infinity - infinity": (np.inf, -np.inf, np.nan),
+    }
+    if told.factors == [1.0] and told.wire is None:
+        high, low = float(np.ldexp(1.0, largest)), float(np.ldexp(1.0, smallest))
+        asked["an overflow"] = high, high, np.inf
+        asked["a negative overflow"] = -high, -high, -np.inf
+        asked["a denormal number"] = 3 * low, low, 4 * low
+    lost = []
+    try:
+        for name, (first, second, wanted) in asked.items():
+            out = box.constants(n, {0: first, 1: second})
+            wrong = (out != wanted) & ~(np.isnan(out) & np.isnan(wanted))
+            if wrong.any():
+                got = float(out[tuple(np.argwhere(wrong)[0])])
+                lost.append(f"{name} is lost: got {got:.7g}; wanted {wanted:.7g}")
+    except ValueError as error:
+        return [*lost, f"special numbers: not probed, because {str(error)[:200]}"]
+    kinds = "NaN, infinity" + (", overflow, denormal numbers" if len(asked) > 3 else "")
+    others = "" if len(asked) > 3 else "; overflow and denormal numbers: not probed"
+    return lost + ([others[2:]] if lost and others else [] if lost else [f"{kinds}: kept{others}"])
 
 
 def rounder(dtype: str) -> Callable[[Array], Array]:

@@ -55,13 +55,22 @@ def run(options: argparse.Namespace) -> int:
         box = GlooSum(options.collective, p, options.dtype, options.timeout)
         return judged(box, p, f"{options.collective} of torch, gloo", options)
     from refgf.oracle.reveal.isolation import IsolatedFunction
+    from refgf.oracle.reveal.sources import OVERWRITES
 
     box = IsolatedFunction(options.python, options.function, options.dtype, options.timeout)
     code = judged(box, p, f"{box.function} of {options.python}", options)
     if not box.other_types:
         return code
+    if box.other_types.startswith(OVERWRITES):
+        rank = box.other_types.removeprefix(OVERWRITES)
+        print(
+            f"{box.function} overwrites the input of rank {rank}; wanted all inputs as they were, "
+            "or in each the result of its rank (SPEC.md); next: copy before adding in place"
+        )
+        return code
+    types = box.other_types.replace("-", ", ")
     print(
-        f"results: got the type {box.other_types}; wanted {options.dtype}, the inputs' type "
+        f"results: got the type {types}; wanted {options.dtype}, the inputs' type "
         "(SPEC.md); next: return it"
     )
     return 1
@@ -93,5 +102,5 @@ def judged(box: Any, p: int, name: str, options: argparse.Namespace) -> int:
             print("\n".join(report.lines_of(each)), flush=True)
     finally:
         box.close()
-    print("\n".join(report.closing_lines(found)))
+    print("\n".join(report.closing_lines(found, options.repeats)))
     return 0 if all(each.right for each in found) else 1

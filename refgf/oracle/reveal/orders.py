@@ -85,7 +85,13 @@ def gloo_ring(p: int, n: int) -> list[tuple[int, int, Tree]]:
     return [(i, j, down(s - 1, p)) for s, (i, j) in enumerate(zip(edges, edges[1:]))]
 
 
+def gloo_slices(p: int, n: int) -> list[tuple[int, int, Tree]]:
+    """gloo 2.13's reduce_scatter of a list: its ring for each slice, one after another."""
+    return [(s + i, s + j, t) for s, e in slice_bounds(n, p) for i, j, t in gloo_ring(p, e - s)]
+
+
 LAYOUTS: dict[str, Callable[[int, int], list]] = {"gloo's ring": gloo_ring}
+LAYOUTS["gloo's ring in each slice"] = gloo_slices
 LIBRARIES = {  # seen with these probes in MPICH 5.0 and Open MPI 5.0, on one machine
     "recursive doubling or halving-doubling, nearest first": (
         "MPICH's default and recursive doubling, Open MPI's recursive doubling and Rabenseifner"
@@ -93,6 +99,7 @@ LIBRARIES = {  # seen with these probes in MPICH 5.0 and Open MPI 5.0, on one ma
     "rank order backwards": "Open MPI's basic linear",
     "ring": "Open MPI's ring and segmented ring",
     "gloo's ring": "torch.distributed with gloo",
+    "gloo's ring in each slice": "torch.distributed's reduce_scatter with gloo",
 }
 
 
@@ -112,6 +119,22 @@ def names_of_vector(runs: Runs) -> list[str]:
     """Known orders with exactly these runs."""
     p, n = 1 + max(leaves(runs[0][2])), runs[-1][1]
     return [name for name, known in whole(p, n).items() if known == runs]
+
+
+def other_ring(runs: Runs) -> str | None:
+    """A ring over slices of other lengths than R1's: a fold all around, from one rank each."""
+    p = 1 + max(leaves(runs[0][2]))
+    for direction, one in (("ring", up), ("ring backwards", down)):
+        begins = {one(s, p): s for s in range(p)}
+        first = [begins.get(tree) for *_, tree in runs]
+        if len(runs) < 2 or None in first or len(set(first)) < len(first):
+            continue
+        step = 1 if one is up else -1
+        steps = {(b - a) * step % p for a, b in zip(first, first[1:])}
+        if p > 2 and steps in ({1}, {p - 1}):
+            bounds = ", ".join(str(start) for start, *_ in runs)
+            return f"a {direction} with other slice bounds: slices begin at {bounds}"
+    return None
 
 
 def names_of_tree(tree: Tree) -> list[str]:

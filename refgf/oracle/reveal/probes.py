@@ -78,6 +78,10 @@ class Box:
 
 
 def require_ranks(p: int, dtype: str) -> None:
+    if p == 1:
+        raise ValueError(
+            "reveal: got 1 rank, which adds nothing; wanted at least 2; next: --ranks 4"
+        )
     most = 2 ** BITS[dtype]
     if not 2 <= p <= min(most, 4096):
         raise ValueError(

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from refgf.oracle.judge.words import span
 from refgf.oracle.reveal.arithmetic import FORMATS, Arithmetic
-from refgf.oracle.reveal.orders import LIBRARIES, names_of_tree
+from refgf.oracle.reveal.orders import LIBRARIES, names_of_tree, other_ring
 from refgf.oracle.reveal.probes import BITS
 from refgf.oracle.reveal.search import Found, same_order
 from refgf.oracle.reveal.trees import Tree, is_binary, text
@@ -31,7 +31,8 @@ def lines_of(found: Found) -> list[str]:
     for repeat, element, tree, other in found.repeats:
         both = f"{tree_line(other)}; before: {tree_line(tree)}"
         if tree is None and other is None:
-            both = "the counts are others, and neither have a tree; next: look for a random order"
+            both = "the counts are others, and neither have a tree; next: look for a random "
+            both += "order, or for one that depends on where the arrays lie in memory"
         lines.append(
             f"  repeat {repeat + 1} differs from the first, first in element {element}: {both}"
         )
@@ -70,7 +71,8 @@ def whole_name(found: Found) -> str:
         return "no tree gives these sums in some elements"
     if len(trees) == 1:
         return "one order, " + (first(names_of_tree(*trees)) or "not a known one")
-    return f"{len(trees)} orders in one vector, not as any known algorithm divides it"
+    ring = other_ring(found.runs)
+    return ring or f"{len(trees)} orders in one vector, not as any known algorithm divides it"
 
 
 def first(names: list[str]) -> str:
@@ -114,7 +116,7 @@ def arithmetic_lines(found: Found) -> list[str]:
         weights = ", ".join(f"{f:.15g}" for f in told.factors)
         lines.append(f"not a sum: a contribution of 1 counts as {weights}")
     lines += [f"results have more bits than {found.dtype}, the type of the inputs"] * told.wide
-    return lines + random_line(told, found) + apart_line(told, found.n)
+    return lines + random_line(told, found) + apart_line(told, found.n) + told.special
 
 
 def bits_line(bits: int, dtype: str) -> str:
@@ -154,8 +156,8 @@ def apart_line(told: Arithmetic, n: int) -> list[str]:
     return [f"ranks differ: {told.apart} of {n} random numbers have other bits than on rank 0"]
 
 
-def closing_lines(found: list[Found]) -> list[str]:
-    """All sizes together."""
+def closing_lines(found: list[Found], times: int = 2) -> list[str]:
+    """All sizes together. times: that all probes were asked."""
     calls = sum(each.calls for each in found)
     ranks = [each for each in found if each.ranks]
     apart = [each.n for each in found if each.arithmetic.apart]
@@ -164,7 +166,14 @@ def closing_lines(found: list[Found]) -> list[str]:
     same = f"no order is known at n = {unknown[0]}" if unknown else "the same order"
     bits = f", but not the same bits at n = {apart[0]}" if apart else ""
     lines = [f"ranks differ, first at {at(ranks)}" if ranks else f"all ranks: {same}{bits}"]
-    lines.append(f"repeats differ, first at {at(repeats)}" if repeats else f"all repeats: {same}")
+    if repeats:
+        lines.append(f"repeats differ, first at {at(repeats)}")
+    elif times == 1:
+        lines.append("asked once: whether repeats differ is not known")
+    else:
+        lines.append(
+            f"all repeats: {same}, over {times} repeats; a rarer one needs more, --repeats N"
+        )
     if len(found) > 1 and not unknown:
         common, where = same_order(found)
         if where is None:

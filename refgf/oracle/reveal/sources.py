@@ -9,10 +9,12 @@ from collections.abc import Callable
 import numpy as np
 
 from refgf.oracle.judge import ranks
+from refgf.oracle.judge.functions.judged import overwritten
 from refgf.oracle.judge.guard import ENDS, contained, describe
 from refgf.oracle.judge.implementations import load_module
 
 NAMES = ("allreduce", "ring_allreduce", "direct_allreduce", "reduce_scatter")
+OVERWRITES = "overwritten-"  # and a rank, in the place of another type
 Array = np.ndarray
 
 
@@ -46,7 +48,7 @@ class PythonFunction:
         self.options = {"wire": "bfloat16"} if wired else {}
         self.type = np.dtype(np.float32) if wired else numpy_type(dtype)
         self.unchanged, self.in_place = 0, False  # calls that returned None and left xs as it was
-        self.other_types = ""  # of results that have not the inputs' type
+        self.other_types = ""  # of results that have not the inputs' type, and what else is odd
 
     def __call__(self, xs: list[Array]) -> list[Array]:
         xs = [x.astype(self.type) for x in xs]
@@ -54,8 +56,9 @@ class PythonFunction:
             with np.errstate(all="ignore"), contained(self.timeout_s):
                 rows = self.sum_of(xs)
                 rows = [np.asarray(row) for row in rows]
-                types = dict.fromkeys(str(row.dtype) for row in rows if row.dtype != self.type)
-                self.other_types = self.other_types or ", ".join(types)
+                rows = [row.astype(row.dtype.newbyteorder("=")) for row in rows]
+                types = dict.fromkeys(r.dtype.name for r in rows if r.dtype != self.type)
+                self.other_types = self.other_types or "-".join(types)
                 rows = [row.astype(np.float64) for row in rows]
         except NothingReturned as error:
             raise ValueError(f"reveal: {self.name} {error}") from error
@@ -70,7 +73,11 @@ class PythonFunction:
             if result is None:
                 self.require_in_place(before, xs)
                 result = xs
-            return [result] if getattr(result, "ndim", 0) == 1 else list(result)
+            rows = [result] if getattr(result, "ndim", 0) == 1 else list(result)
+            rank = overwritten(before, xs, rows)
+            if rank is not None:
+                self.other_types = self.other_types or f"{OVERWRITES}{rank}"
+            return rows
         comms, failure = ranks.run(xs, self.function, self.timeout_s)
         if failure:
             raise RuntimeError(failure)

@@ -46,6 +46,19 @@ def select(case: Case, *names: str) -> dict:
     return {name: case.arguments[name] for name in names}
 
 
+def overwritten(before: list[np.ndarray], after: list[np.ndarray], rows: list) -> int | None:
+    """The first rank whose input a sum over ranks spoilt, in bits.
+
+    All inputs stay as they were, or each holds the result of its rank: that is a sum in place.
+    """
+    if all(a.tobytes() == b.tobytes() for a, b in zip(before, after)):
+        return None
+    if len(rows) == len(after) and all(map(np.array_equal, after, rows, [True] * len(rows))):
+        return None
+    pairs = enumerate(zip(before, after))
+    return next(rank for rank, (a, b) in pairs if a.tobytes() != b.tobytes())
+
+
 def vectors(case: Case) -> list[np.ndarray]:
     """in.x as p arrays, copied because a function may add in place."""
     return [x.copy() for x in case["in.x"]]

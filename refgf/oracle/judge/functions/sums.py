@@ -1,5 +1,6 @@
 """Sums over ranks: slices, ring, direct, exact sums, lazy and merged allreduces (R, D, S, L)."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from refgf.oracle.judge.functions.judged import (
     array_function,
     bounds_of,
     number,
+    overwritten,
     pairs,
     select,
     vectors,
@@ -20,6 +22,7 @@ PLAIN_SUMS = (
     "ring_allreduce",
     "direct_allreduce",
 )  # the profiles `sum` and `agreement` apply to these
+OVERWRITTEN = "rank.overwritten"  # next to the results: whose input is spoilt
 RANK_ELEMENT = {"x": ("rank", "element")}
 
 
@@ -27,10 +30,14 @@ def allreduce(name: str, *arguments: str) -> JudgedFunction:
     """An allreduce: a list of p arrays in, a list of p arrays out."""
 
     def run(module: Any, case: Case) -> Outputs:
-        found = getattr(module, name)(vectors(case), **select(case, *arguments))
+        xs = vectors(case)
+        found = getattr(module, name)(xs, **select(case, *arguments))
         if found is None:
             raise TypeError("it returned None; wanted p arrays")
-        return {"out.x": np.stack(found)}
+        rows = list(found) if isinstance(found, Iterator) else found
+        spoilt = overwritten(list(case["in.x"]), xs, rows)
+        more = {} if spoilt is None else {OVERWRITTEN: np.int64(spoilt)}
+        return {"out.x": np.stack(rows), **more}
 
     return JudgedFunction(run, RANK_ELEMENT)
 

@@ -11,6 +11,7 @@ from refgf.oracle.seeded.generate import (
     merge,
     network,
     resnet50,
+    roundings,
     sparse,
     sums,
     topk,
@@ -22,5 +23,5 @@ from refgf.oracle.seeded.generate import (
 def golden_cases() -> list[Case]:
     """All cases of refgf/oracle/golden."""
     modules = (sums, hierarchy, updates, large_batch, sparse, warmup, topk, daso, cache)
-    modules += (daso_heat, network, resnet50, merge, costs)
+    modules += (daso_heat, network, resnet50, merge, costs, roundings)
     return [case for module in modules for case in module.cases()]

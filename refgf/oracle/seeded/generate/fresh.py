@@ -15,6 +15,7 @@ from refgf.oracle import definitions
 from refgf.oracle.definitions import conv, fully_connected
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.cases import fill
+from refgf.oracle.judge.functions import PLAIN_SUMS
 from refgf.oracle.seeded.generate.families import inputs, random_source
 from refgf.oracle.seeded.generate.fresh_parts import (
     TYPES,
@@ -36,6 +37,8 @@ from refgf.oracle.seeded.generate.fresh_parts import (
 from refgf.oracle.seeded.generate.fresh_times import TIMES, time_bounds
 from refgf.oracle.seeded.generate.network import U, gamma
 from refgf.oracle.seeded.generate.updates import relative
+
+LARGE = 3 << 15  # elements: 384 KiB of float32, and more than 16 bits count
 
 
 def plain_sum(d: Draw) -> Drawn:
@@ -121,9 +124,17 @@ def momentum(d: Draw) -> Drawn:
     return settings, {"w": d.normal(n), "g": d.normal(3, n), "decayed": decayed}
 
 
+def decay(d: Draw) -> Drawn:
+    """Some numbers are special: an infinity of w must not reach g where nothing decays."""
+    special = np.float32([-0.0, 0.0, np.inf, -np.inf, np.nan, 2.0**-149, -(2.0**-130)])
+    w, g = (np.where(d.rng.random(40) < 0.5, d.rng.choice(special, 40), d.normal(40)) for _ in "wg")
+    arrays = {"w": w, "g": g, "decayed": d.rng.integers(0, 2, 40).astype(np.uint8)}
+    return {"decay": pick(d.rng, 0.0, 0.01, 0.3)}, arrays
+
+
 def lars(d: Draw, ranks: bool = False) -> Drawn:
     sizes = some_sizes(d.rng, d.n)
-    settings = {"rate": 0.5, "momentum": 0.5, "trust": 0.25, "decay": 2.0**-6}
+    settings = {"rate": pick(d.rng, 0.1, 0.3), "momentum": 0.9, "trust": 0.001, "decay": 0.0005}
     settings |= {"scale": 1024.0, "interval": 2, "wire": "float16"} if ranks else {}
     decayed = d.rng.integers(0, 2, len(sizes)).astype(np.uint8)
     g = d.normal(3, d.p, d.n) * np.float32(2.0**-6) if ranks else d.normal(3, d.n)
@@ -216,13 +227,14 @@ DRAWN: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
     "scaled_allreduce": (
         "P4",
         lambda d: (
-            {"scale": 2.0 ** d.integer(0, 12), "wire": "float16"},
+            {"scale": pick(d.rng, 2.0 ** d.integer(0, 12), 1000.0, 0.3), "wire": "float16"},
             {"x": d.normal(d.p, d.n) * np.float32(2.0**-12)},
         ),
     ),
     "next_scale": ("P6", next_scale),
     "working_copy": ("P7", lambda d: ({"wire": "float16"}, {"w": d.floats(40)})),
     "scaled_run": ("P4 P5 P6 P7 P8", scaled_run),
+    "decayed_gradient": ("M2", decay),
     "momentum_step": ("M1 M2", momentum),
     "warmup_rate": (
         "M3",
@@ -239,7 +251,7 @@ DRAWN: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
     "lars_ratio": (
         "M4",
         lambda d: (
-            {"trust": 2.0 ** d.integer(-8, 8), "decay": 0.01},
+            {"trust": pick(d.rng, 2.0 ** d.integer(-8, 8), 0.001, 0.3), "decay": 0.01},
             {"w": wide_integers(d.rng, 1 + d.n % 40), "g": wide_integers(d.rng, 1 + d.n % 40)},
         ),
     ),
@@ -251,7 +263,7 @@ DRAWN: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
                 "step": d.integer(0, 12),
                 "steps": d.integer(1, 12),
                 "rate": 0.3,
-                "power": pick(d.rng, 1.0, 2.0, 3.0),
+                "power": pick(d.rng, 1.0, 1.5, 2.0, 3.0),
             },
             {},
         ),
@@ -323,6 +335,19 @@ def bounds(case: Case) -> dict[str, np.ndarray]:
         y = conv(x, w, b, a["stride"], a["pad"]) if "pad" in a else fully_connected(x, w, b)
         return {"bound.y": gamma(w[..., 0].size + 1) * y}
     return {}
+
+
+def large_cases(seed: int, wanted: Callable[[Case], bool]) -> Iterator[Case]:
+    """One long vector for each plain sum: beyond 2^16, where libraries change their algorithm."""
+    for function in PLAIN_SUMS:
+        statements, _ = DRAWN[function]
+        name, why = f"large-{function}-{seed}", "a long vector may get another algorithm"
+        case = Case(name, function, statements.split(), why, "sensitive", {})
+        if wanted(case):
+            rng = random_source(name, seed)
+            n = LARGE + 1 + 3 * int(rng.integers(1000))  # 3 does not divide it
+            x = inputs("sensitive", 3, n, "float32", rng)
+            yield drawn(case, ({"wire": None}, {"x": x}))
 
 
 def fresh_cases(count: int, seed: int, wanted: Callable[[Case], bool]) -> Iterator[Case]:

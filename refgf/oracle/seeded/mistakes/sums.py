@@ -246,6 +246,11 @@ def direct_other_inputs_unrounded(terms, wire=None):
     return on_wire(direct_fold([on_wire(terms[0], wire), *terms[1:]]), wire)
 
 
+@mistake("D2", "direct_fold", "the input of rank 0, where the sum begins, is not rounded")
+def direct_first_input_unrounded(terms, wire=None):
+    return on_wire(direct_fold([terms[0], *(on_wire(term, wire) for term in terms[1:])]), wire)
+
+
 @mistake("D2", "direct_fold", "the result is not rounded")
 def direct_result_unrounded(terms, wire=None):
     return direct_fold([on_wire(term, wire) for term in terms])
