@@ -94,7 +94,7 @@ def test_the_command(command):
         (("--python", "FILE", "--mpi"), "got 2 of --python, --mpi, --torch"),
         (("--python", "nowhere.py"), "reveal: got nowhere.py; wanted the name of a"),
         (("--python", "FILE", "--function", "none"), "without none; wanted a function"),
-        (("--python", "FILE", "--ranks", "1"), "got 1 ranks and float32; wanted 2 to"),
+        (("--python", "FILE", "--ranks", "1"), "got 1 rank, which adds nothing; wanted at least 2"),
         (("--python", "FILE", "--ranks", "257", "--dtype", "bfloat16"), "wanted 2 to 256, because"),
         (("--python", "FILE", "--sizes", "0"), "wanted at least 1 element"),
         (("--python", "FILE", "--repeats", "0"), "wanted at least 1 element and 1 repeat"),

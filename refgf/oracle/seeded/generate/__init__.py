@@ -6,6 +6,7 @@ from refgf.oracle.seeded.generate import (
     costs,
     daso,
     daso_heat,
+    edges,
     hierarchy,
     large_batch,
     merge,
@@ -23,5 +24,5 @@ from refgf.oracle.seeded.generate import (
 def golden_cases() -> list[Case]:
     """All cases of refgf/oracle/golden."""
     modules = (sums, hierarchy, updates, large_batch, sparse, warmup, topk, daso, cache)
-    modules += (daso_heat, network, resnet50, merge, costs, roundings)
+    modules += (daso_heat, network, resnet50, merge, costs, roundings, edges)
     return [case for module in modules for case in module.cases()]

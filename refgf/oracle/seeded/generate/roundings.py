@@ -168,9 +168,11 @@ def sparse_cases() -> Iterator[Case]:
         case = run_case(f"csc-{form}-usual", why, "C12", p=p, steps=steps, form=form, **usual)
         require(differs_with(case, **wrong), case, "decay rounded first has other bits")
         yield case
-    why = "LARS with the usual settings, from the sent elements of each tensor"
-    case = run_case("csc-lars-usual", why, "C12 C13", steps=3, form="history", trust=0.001, **usual)
-    case.tensors["bound.w"] = 2.0**-20 * np.abs(case["out.w"]).max() * np.ones(case["out.w"].shape)
+    why = "rate times ratio is rounded once, from the sent elements of each tensor"
+    lars = usual | {"form": "history", "trust": 0.3, "decay": 0.03}
+    case = run_case("csc-lars-rate-0.1-0", why, "C12 C13", steps=3, **lars)
+    other = differs_with(case, chosen_rates=mistakes.chosen_rates_rounded_first)
+    require(other and exact_ratios(case), case, "exact ratios that show the roundings")
     yield case
     rng, sizes = random_source("warmup-usual"), [3, 1, 20, 2, 17, 9, 1]
     w = rng.integers(-16, 17, sum(sizes)).astype(np.float32) / 4

@@ -66,11 +66,6 @@ def own_side_unrounded(own, other, wire=None):
     return own + on_wire(other, wire)
 
 
-@mistake("H3", "add_partner", "the sum of two partners is rounded once more")
-def partners_sum_rounded(own, other, wire=None):
-    return on_wire(on_wire(own, wire) + on_wire(other, wire), wire)
-
-
 @mistake("H4", "three_phase_allreduce", "only the masters receive the sum")
 def masters_only(xs, nodes, wire=None):
     total, masters = three_phase_allreduce(xs, nodes, wire), {node[0] for node in nodes}

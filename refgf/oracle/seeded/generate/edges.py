@@ -1,0 +1,97 @@
+"""Cases at edges that changed definitions showed to be missing: each was a change nobody saw."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from refgf.oracle.definitions import csc_run, daso_phases
+from refgf.oracle.judge.case import Case
+from refgf.oracle.judge.functions.sparse import csc_settings
+from refgf.oracle.seeded.generate.families import make, random_source, require
+from refgf.oracle.seeded.generate.sparse import run_case
+
+
+def number_cases() -> Iterator[Case]:
+    why, arrays = "without gradient and decay the denominator is 0", {"w": [3, 4], "g": [0, 0]}
+    arrays = {name: np.float32(values) for name, values in arrays.items()}
+    settings = {"trust": 0.3, "decay": 0.0}
+    case = make("lars-ratio-no-denominator", "lars_ratio", "M4", why, settings, **arrays)
+    require(case["out.ratio"] == 1, case, "the ratio is 1")
+    case.tensors["bound.ratio"] = 8 * 2.0**-53 * case["out.ratio"]
+    yield case
+    for name, numbers, why in (
+        ("zeros", [0.0, -0.0, 0.0], "no element is nonzero: a share of 0"),
+        ("one", [0.0, 2.0**-30, 0.0], "the only element that is nonzero becomes zero"),
+    ):
+        arguments, x = {"wire": "float16"}, np.float32(numbers)
+        yield make(f"underflow-share-{name}", "underflow_share", "P3", why, arguments, x=x)
+
+
+def merge_cases() -> Iterator[Case]:
+    rng = random_source("late-sum-0")
+    w, total = (rng.standard_normal(23).astype(np.float32) for _ in range(2))
+    why = "after no batch the own parameters count once"
+    for kind, statement in (("daso", "A6"), ("heat", "A15")):
+        arguments, name = {"nodes": 3, "waited": 0}, f"{kind}-merge-3-after-0"
+        yield make(name, f"{kind}_merge", statement, why, arguments, w=w, total=total)
+    losses = [1.0] * 3 + [0.95] * 9
+    why = "a loss exactly 5 % below the best is not better: plateaus come as without it"
+    settings = {"epochs": 12, "warmup": 2, "cooldown": 2, "largest": 8}
+    for kind, statements in (("daso", "A9 A10"), ("heat", "A19")):
+        name = f"{kind}-phases-at-the-threshold"
+        case = make(name, f"{kind}_phases", statements, why, settings, losses=losses)
+        flat = np.array(daso_phases([1.0] * 12, **settings))
+        require((case["out.phases"][:, 0] == flat[:, 0]).all(), case, "as with equal losses")
+        yield case
+
+
+MSTOPK = [  # magnitudes, k, start, rounds
+    ([-5, -6, 5, -1, -6, 0, -2, -1, -1, -2, 0, 0], 8, 0.9, 3, "fewer than k reach the mean"),
+    ([-6, 1, -1, -6, 1, 4, 3, 6, 0, 1, 6, -2], 7, 0.3, 1, "a threshold that elements just reach"),
+    ([6, 0, 1, 2, 6, -1, 4, -3, 4, -5, 5, -2], 6, 0.3, 1, "exactly k reach the mean"),
+    ([-1, -2, 2, -2, 1, 0, -2, 0, -3, -4, 1, 6], 5, 0.3, 3, "some just reach the mean"),
+]
+
+
+def bisection_cases() -> Iterator[Case]:
+    for number, (x, k, start, rounds, why) in enumerate(MSTOPK):
+        arguments, name = {"k": k, "start": start, "rounds": rounds}, f"mstopk-edge-{number}"
+        yield make(name, "mstopk", "T3", why, arguments, x=np.float32(x))
+
+
+def traffic_cases() -> Iterator[Case]:
+    why = "10 elements in slices of 4, 3 and 3, all of them sent: whose slice a rank sends shows"
+    nodes = [[0, 1, 2], [3, 4, 5]]
+    arguments = {"n": 10, "nodes": nodes, "percent": 100, "hierarchical": True}
+    yield make("topk-traffic-nodes-uneven", "topk_traffic", "T7", why, arguments)
+    why = "two pairs of ranks and more join first, and halves are uneven"
+    for p in (6, 7):
+        arguments = {"algorithm": "halving_doubling", "n": 13, "nodes": [list(range(p))]}
+        name = f"halving-doubling-traffic-p{p}-n13"
+        yield make(name, "schedule_traffic", "H7", why, arguments)
+
+
+def overflow_case() -> Iterator[Case]:
+    """Scaled, rank 1 adds 70000, which float16 lacks, to -10000, and sends 60000."""
+
+    def change(g: np.ndarray) -> None:
+        g[1, :, 0] = [-5000, 35000, 0]
+
+    why = "the ring sends finite sums only, but one rank's own number is infinite on the wire"
+    settings = {"form": "none", "wire": "float16", "order": "ring", "scale_interval": 2}
+    plan = {"percent": 100, "warmup": (100, 100), "per_epoch": 4}
+    settings |= {"plan": plan, "change": change, "scale": 2.0}
+    case = run_case("csc-ring-own-overflow", why, "C10 P6", steps=6, **settings)
+    require(case["out.finite"].tolist() == [1, 0, 1, 1, 1, 1], case, "step 1 is skipped")
+    wanted = [2.0, 1.0, 1.0, 2.0, 2.0, 4.0]
+    require(case["out.scale"].tolist() == wanted, case, "the count begins again after it")
+    reports = csc_run(case["in.w"], list(case["in.g"]), csc_settings(case), [[100, True]] * 7)
+    sums = np.array(reports[1]["accumulated"])[:, 0]
+    require(sums.tolist() == [-5000, 35000, 0], case, "only rank 1's own number is too large")
+    yield case
+
+
+def cases() -> Iterator[Case]:
+    for group in (number_cases, merge_cases, bisection_cases, traffic_cases, overflow_case):
+        with np.errstate(all="ignore"):
+            yield from group()

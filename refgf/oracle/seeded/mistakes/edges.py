@@ -1,0 +1,65 @@
+"""Mistakes at edges: nothing to divide by, no batch waited, exactly at a limit."""
+
+import numpy as np
+
+from refgf.oracle.definitions import (
+    daso_merge,
+    daso_phases,
+    heat_merge,
+    heat_phases,
+    keep_count,
+    lars_ratio,
+    on_wire,
+    slice_bounds,
+    topk_traffic,
+)
+from refgf.oracle.definitions.csc_step import skip_step
+from refgf.oracle.seeded.mistakes.registry import mistake
+
+
+@mistake("M4", "lars_ratio", "infinite where the denominator is 0")
+def infinite_ratio(w, g, trust, decay=0.0):
+    nothing = np.any(w) and not np.any(g) and decay == 0
+    return float("inf") if nothing else lars_ratio(w, g, trust, decay)
+
+
+@mistake("P3", "underflow_share", "NaN where no element is nonzero")
+def share_of_nothing(x, wire):
+    nonzero = x != 0
+    with np.errstate(invalid="ignore"):
+        return float(np.float64((nonzero & (on_wire(x, wire) == 0)).sum()) / nonzero.sum())
+
+
+@mistake("A6", "daso_merge", "without a batch the own parameters do not count")
+def daso_own_lost(w, total, nodes, waited):
+    return daso_merge(w, total, nodes, waited) if waited else total / w.dtype.type(nodes)
+
+
+@mistake("A15", "heat_merge", "without a batch the own parameters do not count")
+def heat_own_lost(w, total, nodes, waited):
+    return heat_merge(w, total, nodes, waited) if waited else total / w.dtype.type(nodes)
+
+
+@mistake("A10", "daso_phases", "a loss exactly at the threshold counts as better")
+def daso_at_the_threshold(losses, epochs, warmup, cooldown, largest=8, threshold=0.05, patience=2):
+    return daso_phases(losses, epochs, warmup, cooldown, largest, threshold - 1e-12, patience)
+
+
+@mistake("A19", "heat_phases", "a loss exactly at the threshold counts as better")
+def heat_at_the_threshold(losses, epochs, warmup, cooldown, largest=8, threshold=0.05, patience=2):
+    return heat_phases(losses, epochs, warmup, cooldown, largest, threshold - 1e-12, patience)
+
+
+@mistake("C10", "skip_step", "the count of good steps goes on after a skipped step")
+def count_goes_on(state, scale):
+    return skip_step(state, scale) | {"good_steps": state["good_steps"]}
+
+
+@mistake("T7", "topk_traffic", "a rank of a node sends its own slice, not the next one")
+def own_slice(n, nodes, percent, rank, hierarchical=False, itemsize=4):
+    messages, nbytes = topk_traffic(n, nodes, percent, rank, hierarchical, itemsize)
+    node = next(list(node) for node in nodes if rank in node)
+    kept = [keep_count(stop - start, percent) for start, stop in slice_bounds(n, len(node))]
+    j = node.index(rank)
+    more = (len(nodes) - 1) * (kept[j] - kept[(j + 1) % len(node)]) * (itemsize + 4)
+    return messages, nbytes + more * hierarchical
