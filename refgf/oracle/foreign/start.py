@@ -35,9 +35,11 @@ class Carried(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if name not in self.modules:
             return None
         place, _, is_package = self.modules[name]
-        return importlib.util.spec_from_loader(
+        spec = importlib.util.spec_from_loader(
             name, self, origin=place, is_package=bool(is_package)
         )
+        spec.has_location = True  # gives the module a __file__
+        return spec
 
     def exec_module(self, module: ModuleType) -> None:
         place, text, _ = self.modules[module.__name__]
