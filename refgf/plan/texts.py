@@ -114,10 +114,12 @@ def header(line: str) -> tuple[str, str, list[str]] | None:
 
 
 def name_of(tool: str, before: str, last: str) -> str:
-    """osu_* print their titles, once for several types of data; all_reduce_perf since 2.17."""
+    """What a benchmark calls itself: osu_* once for several types, all_reduce_perf since 2.17."""
     if tool == "nccl":
         started = re.search(r"Collective test starting: *(\S+)", before)
         return f"nccl-tests {started[1]}" if started else "nccl-tests"
+    if re.search(r"[0-9]\s+[0-9]+\.[0-9]", TITLE.split(before)[-1]):
+        return ""  # rows between a title and the header: those of a table that lost its header
     again = [last] if last and "Datatype" in before else []
     titles = TITLE.findall(before) or again
     titles = [title.partition(", Datatype")[0] for title in titles]

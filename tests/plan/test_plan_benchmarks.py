@@ -226,6 +226,7 @@ def changed(old, new, size=8, **options):
 
 OTHER = ring(4, 1, sizes=[3 << 20]).splitlines()[-4]
 PASS = osu(LATENCY, SLOW.message_s, ("Latency (us)", "Validation"))
+ORPHANS = osu(LATENCY, SLOW.message_s).replace("# Size", "Sizes") + osu("", FAST.message_s)
 REFUSED = {
     "next: run osu_latency": osu("OSU MPI Bandwidth Test", SLOW.message_s, ("Bandwidth (MB/s)",)),
     "got 'OSU MPI Multi Latency": osu("OSU MPI Multi Latency Test", SLOW.message_s),
@@ -234,6 +235,7 @@ REFUSED = {
     "without a table of sizes": "# OSU MPI Barrier Latency Test v7.4\n# Avg Latency(us)\n  5.1\n",
     "columns Size, Latency (ms)": osu(LATENCY, SLOW.message_s, ("Latency (ms)",)),
     "a table without its title in line 4": osu(LATENCY, SLOW.message_s).replace("OSU", "The"),
+    "a table without its title in line 32": ORPHANS,  # which lost a header, and the next title
     "Validation Fail": PASS.replace("Pass", "Fail", 1),
     "the size 8 after 134217728, under one header": osu(LATENCY, SLOW.message_s) + "\n8 50.1\n",
     "a column in ms": ring(8, 1, unit="(ms)"),
