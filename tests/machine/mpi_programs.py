@@ -21,7 +21,7 @@ LIMIT_S = 4.0  # a program takes milliseconds
 
 def array(n, dtype, seed, kind):
     """Numbers that no rounding hides, in memory as `kind` says."""
-    x = (np.arange(n) * 0.3 + seed * 1000.1).astype(dtype)
+    x = ((np.arange(n) * 0.3 + seed * 1000.1) % 199).astype(dtype)
     if kind == "strided":
         return np.stack([x, x], axis=1)[:, 0]
     if kind == "reversed":
