@@ -145,15 +145,18 @@ static int carry(const Settings *s, State *q, double *g)
     return finite;
 }
 
-/* C9: pack the chosen chunks and sum them over the ranks. Is the sum finite? */
+/* C9: pack the chosen chunks and sum them over the ranks. Is all finite, on the wire (C10) and in sum? */
 static int pack_and_exchange(const Settings *s, State *q)
 {
+    int finite = 1;
     size_t parts = 0, k = 0, *sizes = allocate(s->chunks + s->tensors, sizeof *sizes);
     for (size_t c = 0; c < s->chunks; c++)
         if (q->all || q->chosen[c]) {
             for (size_t i = 0; i < length_of(s, c); i++, k++)
-                for (size_t r = 0; r < (size_t)s->p; r++)
+                for (size_t r = 0; r < (size_t)s->p; r++) {
                     q->packed[r][k] = q->a[r * s->n + c * s->chunk + i];
+                    finite = finite && isfinite(round_to(s->wire, f32(q->packed[r][k] * q->scale)));
+                }
             sizes[parts++] = length_of(s, c);
         }
     if (q->all)
@@ -161,7 +164,6 @@ static int pack_and_exchange(const Settings *s, State *q)
             sizes[parts] = (size_t)s->sizes.values[parts];
     exchange(s, q->packed, sizes, parts, q->scale);
     free(sizes);
-    int finite = 1;
     for (size_t i = 0; i < k; i++)
         finite = finite && isfinite(q->packed[0][i]);
     return finite;

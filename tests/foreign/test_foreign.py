@@ -44,7 +44,7 @@ def test_the_c_program_passes_ring_direct_and_csc(tmp_path, every):
     verdicts = verify(CASES[::every], build(tmp_path, "foreign"))
     assert [f"{v.case.name}: {v.failure}" for v in verdicts if v.status == "fail"] == []
     absent = {v.case.name for v in verdicts if v.status == "absent"}
-    assert absent <= {"csc-lars", "csc-lars-bits"} and len(verdicts) > 100 / every
+    assert all(name.startswith("csc-lars") for name in absent) and len(verdicts) > 100 / every
 
 
 def in_long(old, new, looks):
