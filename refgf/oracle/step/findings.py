@@ -31,9 +31,10 @@ class StepFinding:
         return [name for name in self.names if len(name) == 1 or name not in self.text]
 
     def by_chance(self, ranks: int) -> bool:
-        """May the factor have its name by chance? Where it has several, or is an update's."""
-        few = self.stage == "update" and ranks in (2, 4)
-        return self.factor is not None and len(self.unsaid) > (0 if few else 1)
+        """May the factor have its name by chance? Where it has several, or 2 and 4 mean much."""
+        by_ranks = any("p" in name.split() or "sqrt(p)" in name for name in self.unsaid)
+        few = self.stage != "gradient" and ranks in (2, 4) and by_ranks
+        return self.factor is not None and (few or len(self.unsaid) > 1)
 
     def __str__(self) -> str:
         where = "all tensors" if self.all_tensors else listed(self.tensors)
