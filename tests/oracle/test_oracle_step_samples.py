@@ -76,7 +76,8 @@ CANNOT = {
 
 @pytest.mark.parametrize("what", CANNOT)
 def test_nothing_is_made_up(what, two, tmp_path):
-    assert "no known pattern" in text_of(tmp_path, two, "t[:-1]", head=CANNOT[what])
+    said = "ranks have other samples than batch(seed), or compute another function than `loss`"
+    assert said in text_of(tmp_path, two, "t[:-1]", head=CANNOT[what])
 
 
 def test_samples_without_a_label_are_left_out(two, tmp_path):

@@ -6,7 +6,7 @@ pytest.importorskip("torch", reason="PyTorch is an extra")
 
 import re
 
-import step_state
+import step_turns
 from step_subject import subject
 
 from refgf.oracle.step.judging import judge
@@ -34,16 +34,16 @@ def more(request):
 
 
 def require_right(name, running):
-    loop = step_state.LOOPS[name]
+    loop = step_turns.LOOPS[name]
     try:
-        said = str(judge(f"{step_state.__file__}:{name}", running, batch_norm=loop.batch_norm))
+        said = str(judge(f"{step_turns.__file__}:{name}", running, batch_norm=loop.batch_norm))
     except CannotJudge as error:
         said = str(error)
     assert re.search(f"(?m)^(step: )?{loop.says}", said), said
 
 
 @pytest.mark.parametrize(
-    "name", [n if n in FEW else pytest.param(n, marks=LONG) for n in step_state.LOOPS]
+    "name", [n if n in FEW else pytest.param(n, marks=LONG) for n in step_turns.LOOPS]
 )
 def test_right_loops_with_state_and_own_optimizers(name, two):
     """WRONG or refused they were, but for weight norm and the rate in a tensor."""
@@ -51,7 +51,7 @@ def test_right_loops_with_state_and_own_optimizers(name, two):
 
 
 @LONG
-@pytest.mark.parametrize("name", step_state.LOOPS)
+@pytest.mark.parametrize("name", step_turns.LOOPS)
 def test_right_loops_on_more_ranks(name, more):
     require_right(name, more)
 

@@ -144,7 +144,7 @@ def _unknown(step: JudgedStep, tensors: list[str], states: dict[str, Whole]) -> 
     ordered = [np.sort(np.concatenate([a.ravel() for a in own.values()])) for own in (got, exact)]
     if step.unit < COARSE_UNIT and close(*ordered, max(step.bounds.values())):
         return OTHER_ORDER
-    pattern = pattern_cause(step, got, exact)
+    pattern = pattern_cause(step, got, exact) if step.unit < COARSE_UNIT else None
     if pattern:
         return pattern[0] + _calls_left_out(step), *pattern[1:]
     text, names, factor = unknown(got, exact)

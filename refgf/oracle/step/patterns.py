@@ -93,8 +93,8 @@ def _mean_of_own(got: np.ndarray, own: list[np.ndarray], bound: np.ndarray) -> C
     if not close(got, mean, 4 * bound):
         return None
     text = (
-        "the mean of ranks' own gradients, so communicated rightly; but they are not those of "
-        "`loss` of the batch's samples; next: compare inputs, labels and loss of train with it"
+        "the mean of ranks' own gradients, so communicated rightly; but ranks have other samples "
+        "than batch(seed), or compute another function than `loss`; next: compare them"
     )
     return text, ["own gradients"], None
 
