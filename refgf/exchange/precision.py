@@ -50,7 +50,7 @@ class LossScale:
             if not (0 < value < math.inf and math.frexp(value)[0] == 0.5):
                 got = f"loss scale: got {name} = {value}"
                 raise ValueError(f"{got}; wanted a power of two; next: 2.0**16")
-        if interval < 1 or patience < 1:
+        if not (interval >= 1 and patience >= 1):  # NaN is neither
             got = f"loss scale: got interval={interval}, patience={patience}"
             raise ValueError(f"{got}; wanted at least 1 of each; next: leave them out")
         self.scale, self.dynamic, self.interval = float(scale), dynamic, interval

@@ -131,7 +131,7 @@ class GradientFlow:
 
     def require_same_parameters(self) -> str:
         """The hash of the parameters; ValueError on every rank if they differ."""
-        return require_same_parameters(self._comms[1], self.model.parameters.flat)
+        return require_same_parameters(self._comms[1], self.model.parameters.flat, self.model.seen)
 
     def close(self) -> None:
         """End the threads, free the communicators, give the optimiser back. Collective."""

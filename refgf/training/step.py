@@ -39,6 +39,7 @@ class Replica:
     loss_scale: LossScale = field(default_factory=LossScale)
     working: WorkingCopy | None = None
     half_gradients: Pool | None = None
+    seen: int = 0  # hash of the global batches of its steps
 
     def announcing(self, ready: Callable[[int], None]) -> Callable[[int], None]:
         """What backward calls for each gradient: the pool holds it when `ready` is called."""
@@ -124,7 +125,7 @@ def train_step(
         if model.loss_scale.scale != 1:  # backward is linear: all gradients are multiplied
             network.logits_gradient *= model.loss_scale.scale
         network.backward(model.announcing(exchange.ready))
-    result = exchange.finish()
+    result, model.seen = exchange.finish(), hash((model.seen, global_batch))
     if result.accepted:
         with observe.span("compute", "UPDATE"):
             model.update(rate, result)
@@ -137,8 +138,8 @@ def parameter_hash(parameters: Array) -> str:
     return hashlib.sha256(np.ascontiguousarray(to_host(parameters))).hexdigest()
 
 
-def require_same_parameters(comm: Comm, parameters: Array) -> str:
-    """The hash of the parameters; ValueError on every rank if they differ."""
+def require_same_parameters(comm: Comm, parameters: Array, seen: int = 0) -> str:
+    """The hash of the parameters; ValueError on every rank if they, or a `Replica.seen`, differ."""
     got = parameter_hash(parameters)
-    agree(comm, "hash of the parameters", got)
+    agree(comm, "hash of the parameters", f"{got}, global batches {seen}")
     return got

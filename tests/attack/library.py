@@ -73,6 +73,7 @@ def right(name: str, comm: object, folder: Path) -> dict:
             "phases": Constant(BLOCKING),
             "batches": 2,
         },
+        "daso.bfloat16.Bfloat16Comm": lambda: {"comm": comm},
         "daso.phases.Phases": lambda: {"epochs": 12},
         "daso.heat.HeatPhases": lambda: {"epochs": 12},
         "datacache.Cache": lambda: {"read": bytes, "decode": decode, "shape": (2, 2, 3)},

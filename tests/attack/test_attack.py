@@ -14,6 +14,7 @@ from fate import family, fate_of, judge
 
 from jobs import needs_mpiexec
 from refgf.launch import leftovers
+from refgf.machine import threads
 
 HERE = Path(__file__).parent
 LEAVES_A_PROCESS = """
@@ -121,3 +122,65 @@ def test_a_file_that_no_start_removes_is_seen(monkeypatch):
         assert str(path) in run.left_files(since)
     finally:
         path.unlink(missing_ok=True)  # another job may have started
+
+
+def test_every_class_of_the_papers_can_be_attacked(tmp_path):
+    """With right arguments each is made; a class that is missing needs them in library.right."""
+    import library
+
+    found = library.classes()
+    assert {"jia.lars.LARS", "mstopk.topk.TopK", "datacache.Cache"} <= found.keys()
+    for name, kind in found.items():
+        folder = tmp_path / name
+        folder.mkdir()
+
+        def body(comm, name=name, kind=kind, folder=folder):
+            library.use(kind(**library.right(name, comm, folder)))
+
+        threads.run(2, body)
+
+
+@pytest.mark.parametrize("fault", ["silent", "raw"])
+def test_a_wrong_argument_that_is_taken_is_seen(tmp_path, monkeypatch, fault):
+    import library
+
+    class Believes:
+        def __init__(self, n: int) -> None:
+            if fault == "raw":
+                self.n = n.nothing
+
+    monkeypatch.setattr(library, "classes", lambda: {"Believes": Believes})
+    monkeypatch.setattr(library.random.Random, "choice", lambda rng, these: these[-1])
+    found = "; ".join(library.case(random.Random(1))[1](tmp_path))
+    assert ("although the value is wrong" if fault == "silent" else "a bare traceback") in found
+
+
+def test_marks_that_are_not_earned_are_seen(tmp_path, monkeypatch):
+    import students
+
+    monkeypatch.setattr(students, "EARNED", {"right": 15})
+    monkeypatch.setattr(students.random.Random, "choice", lambda rng, these: these[0])
+    monkeypatch.setattr(students, "FOLDER", tmp_path / "files")
+    (tmp_path / "files").mkdir()
+    answers = HERE.parent / "oracle/foreign/hostile/right.txt"
+    (tmp_path / "files" / "right.txt").write_text(answers.read_text())
+    found = "; ".join(students.case(random.Random(1))[1](tmp_path))
+    assert "16 of 16 points, which it has not earned" in found
+
+
+@pytest.mark.parametrize("place", ["beside its own modules", "in a path for a shell"])
+def test_what_runs_from_the_folder_is_seen(tmp_path, monkeypatch, place):
+    import places
+
+    if place.startswith("beside"):
+        monkeypatch.setattr(places, "COMMANDS", {"--version": False})
+        trusting = "import sys; sys.path.insert(0, ''); import types2"
+        monkeypatch.setattr(places, "CONSOLE", [sys.executable, "-c", trusting])
+        monkeypatch.setattr(places, "ALWAYS", ["types2"])
+        found = places.shadowed(random.Random(2))[1](tmp_path)
+        assert places.RAN in "; ".join(found)
+    else:
+        monkeypatch.setattr(places, "NAMES", ["`touch pwned`"])
+        monkeypatch.setattr(places, "PROGRAMS", {"sh": "/bin/sh -c echo${{IFS}}{here}"})
+        found = places.in_an_odd_path(random.Random(1))[1](tmp_path)
+        assert "a shell ran what stands in the path" in found

@@ -65,6 +65,13 @@ def test_a_scale_is_a_power_of_two(bad):
         LossScale(bad)
 
 
+@pytest.mark.parametrize("wrong", [{"interval": 0}, {"interval": float("nan")}, {"patience": -1}])
+def test_bad_counts(wrong):
+    """With NaN the scale was never doubled, without a word."""
+    with pytest.raises(ValueError, match="got interval=.*; wanted at least 1 of each; next: "):
+        LossScale(2.0**10, dynamic=True, **wrong)
+
+
 def test_state_is_all_there_is():
     scale = LossScale(2.0**10, dynamic=True, interval=3)
     for finite in (True, False, True, True):

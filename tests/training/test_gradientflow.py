@@ -213,6 +213,19 @@ def test_ranks_with_different_settings_say_so(on_ranks, settings):
     on_ranks(body, sizes=(2, 3, 5))
 
 
+def test_global_batches_that_differ_are_seen_where_ranks_are_compared():
+    """Every rank holds the same parameters, of a sum that was divided by unlike numbers."""
+
+    def body(comm, wrong):
+        with new_flow(comm, Prescribed()) as flow:
+            flow.step(np.ones((2, N), np.float32), None, 6 + wrong * comm.Get_rank(), 0.1)
+            return flow.require_same_parameters()
+
+    assert len(set(threads.run(3, body, 0))) == 1
+    with pytest.raises(ValueError, match="hash of the parameters differs.*, global batches "):
+        threads.run(3, body, 1)
+
+
 def test_ranks_with_different_networks_say_so():
     def body(comm):
         network = Prescribed()

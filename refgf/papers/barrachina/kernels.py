@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from math import ceil, exp, isqrt, log
 from typing import Any, Protocol
 
-from refgf.arguments import checked
+from refgf.arguments import checked, require
 from refgf.papers.barrachina.roofline import Node
 
 DIRECTIONS = ("forward", "backward")
@@ -252,6 +252,13 @@ class Perceptrons:
         penalty: float = 0.5,
         members: int = 5,
     ) -> None:
+        require(
+            min([*hidden, members]) > 0 and 0 <= penalty < float("inf"),
+            "Perceptrons",
+            f"hidden={hidden}, penalty={penalty}, members={members}",
+            "hidden and members above 0, a finite penalty of 0 or more",
+            "leave them out",
+        )
         self.networks = {}
         for kind in {sample.shape.kind for sample in samples}:
             own = [sample for sample in samples if sample.shape.kind == kind]

@@ -2,7 +2,7 @@
 
 import math
 
-from refgf.arguments import checked
+from refgf.arguments import checked, require
 from refgf.nn.layers import Layer, Ready, ReLU, backward_layers, bind_layers
 from refgf.nn.workspace import Array, Workspace
 
@@ -17,6 +17,7 @@ class ResidualBlock(Layer):
     """
 
     def __init__(self, name: str, main: list[Layer], shortcut: list[Layer], workspace: Workspace):
+        require(bool(main), f"ResidualBlock {name}", "main=[]", "a layer or more", "[layer]")
         inner = main + shortcut
         forward, backward = (sum(layer.operations[i] for layer in inner) for i in range(2))
         output_shape = main[-1].output_shape
