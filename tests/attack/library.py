@@ -23,7 +23,7 @@ import refgf.papers
 from refgf import arguments
 
 RANKS, LIMIT_S = 2, 20.0
-NO_NUMBER = (None, "x", [], {}, object, b"1", 1j, [1], float("nan"))
+NO_NUMBER = (None, "x", [], {}, object(), b"1", 1j, [1], float("nan"))
 ODD_NUMBERS = (-1, 0, 2**63, -(2**80), 0.5, float("inf"), -float("inf"), True, 1e-300, 10**6)
 OTHERS = (3, 0.5, (), range(2), np.zeros(3), np.float32("nan"), "\udcff", "x" * 5000, len)
 MODULE = "refgf.papers."
@@ -217,7 +217,12 @@ def case(rng: random.Random) -> tuple[str, Callable]:
 
         fate = fate_of(program, folder, limit_s=LIMIT_S)
         says = "Deadlock: " not in fate.err and "Aborted: " not in fate.err
-        wrong = judge(fate, lost=True if refused else None, says=says)
+        wrong = judge(
+            fate,
+            lost=True if refused else None,
+            says=says and not callable(value),
+            own=callable(value),
+        )
         return [text.replace("something was lost", "the value is wrong") for text in wrong]
 
     return f"{name}({argument}={arguments.shown(value)}), {where}", attack

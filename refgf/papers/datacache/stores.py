@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from refgf.arguments import checked
+from refgf.arguments import checked, require, shown
 from refgf.comm.arguments import Comm
 from refgf.comm.topology import nodes
 from refgf.machine.regular_files import open_regular
@@ -85,6 +85,9 @@ class RemoteStore:
     """
 
     def __init__(self, comm: Comm, paths: list[str] | None, root: int = 0) -> None:
+        rank, size = comm.Get_rank(), comm.Get_size()
+        last = f"0 to {size - 1}"
+        require(0 <= root < size, f"RemoteStore on rank {rank}", f"root={root}", last, "root=0")
         host = EVERYWHERE if len(nodes(comm)) > 1 else LOOPBACK
         self._server = FileServer(FolderStore(paths), host) if comm.Get_rank() == root else None
         contact = comm.bcast(self._server.contact if self._server else None, root=root)
@@ -131,6 +134,8 @@ class FileServer:
 
     def __init__(self, read: Callable[[int], bytes], host: str = LOOPBACK) -> None:
         self.read, self.token = read, secrets.token_bytes(2 * TOKEN_BYTES)
+        known = host in (LOOPBACK, EVERYWHERE)
+        require(known, "FileServer", f"host={shown(host)}", "LOOPBACK or EVERYWHERE", "no host")
         self._listening = socket.create_server((host, 0), backlog=1024)
         self._clients: set[socket.socket] = set()
         self._closed = threading.Event()

@@ -33,6 +33,7 @@ from refgf.device import Array, array_module
 
 # halvings of mstopk's interval; public code has 20 and 100, the paper's number is not at hand
 ROUNDS = 30
+MOST = 2**40  # elements: no memory holds more
 
 
 @checked
@@ -134,6 +135,7 @@ class ErrorFeedback:
     """
 
     def __init__(self, n: int, dtype=numpy.float32, xp=numpy) -> None:
+        require(0 <= n < MOST, "ErrorFeedback", f"n={n}", "a length of an array", "g.size")
         self.residual, self._before = xp.zeros(n, dtype), xp.zeros(n, dtype)
 
     def take(self, gradient: Array, choose: Callable) -> tuple[Array, Array]:

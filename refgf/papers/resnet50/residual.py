@@ -7,6 +7,11 @@ from refgf.nn.layers import Layer, Ready, ReLU, backward_layers, bind_layers
 from refgf.nn.workspace import Array, Workspace
 
 
+def require_image_shape(name: str, shape: tuple[int, ...]) -> None:
+    right = len(shape) == 3 and min(shape) > 0
+    require(right, name, f"input_shape={shape}", "(H, W, C), each above 0", "(224, 224, 3)")
+
+
 @checked
 class ResidualBlock(Layer):
     """y = ReLU(main(x) + shortcut(x)); main and shortcut are lists of layers; [] is x itself.
@@ -78,6 +83,7 @@ class Border(Layer):
         value: float,
         workspace: Workspace,
     ):
+        require_image_shape(name, input_shape)
         height, width, channels = input_shape
         output_shape = (height + 2 * pixels, width + 2 * pixels, channels)
         super().__init__(name, input_shape, output_shape, workspace, (0, 0))
@@ -104,6 +110,7 @@ class GlobalAveragePool(Layer):
     """y = the mean over an image's pixels, per channel."""
 
     def __init__(self, name: str, input_shape: tuple[int, ...], workspace: Workspace):
+        require_image_shape(name, input_shape)
         elements = math.prod(input_shape)
         operations = (elements, elements)
         super().__init__(name, input_shape, (input_shape[2],), workspace, operations)
