@@ -102,7 +102,8 @@ def in_an_odd_path(rng: random.Random) -> tuple[str, Callable]:
         inside["mpiexec"] = here / ".venv/bin/mpiexec" if own else mpiexec()
         words = [word.format(**inside) for word in PROGRAMS[kind].split()]
         fate = fate_of(words, here, limit_s=LIMIT_S, env={"PYTHONPATH": None})
-        wrong = judge(fate, lost=False)
+        marks = kind == "grade"  # the starter loses most, which is exit code 1
+        wrong = judge(fate, lost=None if marks else False, says=not marks)
         pwned = [path for path in folder.rglob("pwned") if path.exists()]
         return wrong + ["a shell ran what stands in the path"] * bool(pwned)
 
