@@ -1,7 +1,6 @@
 """Packages of a lesson's exercises: python -m refgf.course build 01 --for gradescope
 
 build.py       a folder with starter/ (students), autograder/ (the platform), instructor/ (teacher)
-bundle.py      the smallest set of files that marking imports
 lesson.py      a lesson's exercises, starter and answers
 platforms/     one module a platform: the files of its autograder, how a teacher installs them
 instructor.py  the teacher's page

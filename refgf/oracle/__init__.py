@@ -4,6 +4,7 @@
     definitions/    a function of a few lines for each statement: read these
     judge/          the checker: run it with python -m refgf.oracle --help
     grade/          marks for students' files
+    foreign/        the wall around code that is not ours
     reveal/         the summation tree of any allreduce, as a black box
     seeded/         mistakes that the checker must catch, and generators of golden cases
     golden/LETTER/  cases with inputs, intermediate states and results, by letter of the statement

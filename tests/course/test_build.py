@@ -192,11 +192,12 @@ def test_marks_outside_the_project(built, tmp_path, platform):
 
 
 def test_the_bundle_is_the_smallest(built, tmp_path):
-    """It has exactly the files of refgf that marking loads."""
+    """It has exactly the files of refgf that marking loads, in the judge or behind its wall."""
     marked_file = LESSON.answers.read_text()
     _, loaded = marked("gradescope", built["gradescope"], tmp_path, marked_file)
     has = {str(path) for path in (tmp_path / "source" / "refgf").rglob("*.py")}
-    assert has == set(loaded)
+    walled = {str(tmp_path / f"source/refgf/oracle/foreign/{n}.py") for n in ("wall", "kernel")}
+    assert has == set(loaded) | walled
 
 
 def test_gradescope_runs_the_script_of_the_zip(built, tmp_path):

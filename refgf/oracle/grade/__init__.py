@@ -2,7 +2,7 @@
 
 exercises/    one module a lesson: functions to write, cases, points, typical mistakes
 exercise.py   what an exercise is
-sandbox.py    a student's file in a process of its own, with limits
+sandbox.py    a student's file in processes of its own, behind oracle/foreign's wall
 marking.py    points and sentences
 shown.py      a failing case in few numbers
 report.py     as text, JSON and CSV

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from refgf.course.autograder.submission import marks_of_file
 from refgf.oracle.foreign import kernel
+from refgf.oracle.grade.report import totals
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).resolve().parent
@@ -116,3 +118,84 @@ def test_no_way_out(tmp_path, outside, command, system, user):
     assert list((tmp_path / "place").iterdir()) == []
     assert json.loads(outside[0].read_text()) == {"seed": int(SEED)}
     assert not Path("/tmp/refgf-hostile").exists() and not Path("/dev/shm/refgf-hostile").exists()
+
+
+POINTS = {  # of files that get more than none: those that they earn, and no more
+    "right": 16,
+    "wrong": 11,
+    "starter": 2,
+    "leak_args": 2,
+}
+SLOW = ("loop", "loop_import", "g09_thread_after", "g14_huge_answer", "g19_signals")
+STUDENTS = [
+    pytest.param(file.stem, marks=[pytest.mark.long] if file.stem in SLOW else [])
+    for file in sorted(HOSTILE.glob("*.txt"))
+    if not file.stem.startswith(("v", "attempts"))
+]
+
+
+@pytest.mark.parametrize("name", STUDENTS)
+def test_a_hostile_students_file_gets_the_points_that_it_earns(tmp_path, name):
+    """With hidden cases, as on a platform; each lost point has a sentence without control codes."""
+    lesson = "01" if name.startswith("g") else "03"
+    file = tmp_path / f"{lesson}.py"
+    file.write_text((HOSTILE / f"{name}.txt").read_text().replace("CHECKOUT", str(ROOT)))
+    marks = marks_of_file(file, lesson, int(SEED))
+    sentences = [part.sentence for mark in marks for part in mark.parts]
+    assert totals(marks)[0] == POINTS.get(name, 0), sentences
+    assert all(part.sentence or part.points == part.of for mark in marks for part in mark.parts)
+    said = " ".join(sentences)
+    assert said.isprintable() and SEED not in said and "READ" not in said
+    if name == "leak_args":
+        assert "hidden: []" in said
+
+
+VERIFIED = {  # what is said of each; "" where it is right, whatever else it tries
+    "v01_fake_stdout": "v01_fake_stdout.py printed | all 9999 cases are right",
+    "v02_kill_parent": "raised PermissionError",
+    "v07_closefds": "its process ended with",
+    "v08_exit0": "its process ended with exit code 0",
+    "v09_pipe_spam": "; next: import it",
+    "v10_pickle": "; next: import it",
+    "v11_patch": "",
+    "v12_read_golden": "out.bounds differs",
+    "v16_escape": "\\x1b[2J\\x1b[H\\x1b[32mall cases right",
+    "v17_surrogate": "\\udcff\\ud800",
+    "v19_segv": "signal SIGSEGV",
+    "v21_stop_parent": "raised PermissionError",
+    "v22_args_mutated": "out.bounds",
+    "v23_seccomp_tmp": "",
+    "v24_object": "called sys.exit(0)",
+}
+
+
+@pytest.mark.parametrize("name", VERIFIED)
+def test_a_hostile_module_under_verify(tmp_path, name):
+    file = tmp_path / f"{name}.py"
+    file.write_text((HOSTILE / f"{name}.txt").read_text().replace("SCRATCH", str(tmp_path)))
+    words = ["--python", file, "--only", "slice_bounds", "--random", "0", "--timeout", "20"]
+    command = [sys.executable, HERE / "elsewhere.py", "namespaces", "0", sys.executable, "-m"]
+    ended = subprocess.run(
+        [*map(str, [*command, "refgf.oracle", "verify", *words])], capture_output=True, cwd=ROOT
+    )
+    said = (ended.stdout + ended.stderr).decode()
+    told = VERIFIED[name]
+    assert (ended.returncode == 0) is (told == ""), said
+    assert told in said and "\x1b" not in said and "Traceback" not in said, said
+    assert list(tmp_path.iterdir()) == [file]
+    assert not list(Path("/dev/shm").glob("refgf_cache_mine"))
+
+
+def test_a_working_folder_takes_no_modules_place(tmp_path):
+    """A student's folder with a random.py or types.py is ordinary."""
+    for name in ("types", "json", "random", "numpy", "refgf", "statistics", "struct", "queue"):
+        (tmp_path / f"{name}.py").write_text("import sys; sys.exit('RAN FROM THE FOLDER')\n")
+    right = "from refgf.oracle.definitions import slice_bounds, ring_allreduce\n"
+    (tmp_path / "mine.py").write_text(right)
+    program = "from refgf.oracle.__main__ import main; import sys; sys.exit(main(sys.argv[1:]))"
+    for words in (["verify", "--only", "slice_bounds"], ["reveal", "--sizes", "2"]):
+        for name in ("mine.py", "mine"):
+            command = [sys.executable, "-P", "-c", program, words[0], "--python", name, *words[1:]]
+            ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+            assert ended.returncode == 0, ended.stdout + ended.stderr
+            assert "RAN FROM" not in ended.stdout + ended.stderr
