@@ -367,6 +367,7 @@ def test_nothing_outlives_a_command_that_is_ended(tmp_path, start, end):
     ("text", "told"),
     [
         ("import os; os.abort()", "signal SIGABRT"),
+        ("import sys; sys.exit('\\x1b[2Jright')", "exit code 1: \\x1b[2Jright"),
         ("", "the program wrote no result.safetensors"),
         ("import sys; sys.exit(3)", "exit code 3: it printed nothing"),
         ("import sys; open(sys.argv[2] + '/result.safetensors', 'wb').write(b'abc')", "3 bytes"),

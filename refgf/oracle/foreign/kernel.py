@@ -60,11 +60,13 @@ ALONE = numbers("""fork 57 -, vfork 58 -, execve 59 221, execveat 322 281, socke
     setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, removexattr 197 14, lremovexattr 198 15,
     fremovexattr 199 16, truncate 76 45, mkdir 83 -, mkdirat 258 34, rmdir 84 -, unlink 87 -,
     unlinkat 263 35, rename 82 -, renameat 264 38, renameat2 316 276, link 86 -, linkat 265 37,
-    symlink 88 -, symlinkat 266 36, mknod 133 -, mknodat 259 33, creat 85 -""")
+    symlink 88 -, symlinkat 266 36, mknod 133 -, mknodat 259 33, creat 85 -,
+    flock 73 32""")
 OPENAT2 = (437, 437)
 CLONE, CLONE3, TGKILL, PRLIMIT, IOCTL = (56, 220), (435, 435), (234, 131), (302, 261), (16, 29)
 OPEN, OPENAT, FCNTL = (2, None), (257, 56), (72, 25)
-SET_OWNER = 8, 15  # fcntl's ways to let the kernel send signals to another process
+# of fcntl: signals to an owner; locks and leases, by which two judged files could talk
+SIGNALS, LOCKS = (8, 15), (6, 7, 37, 38, 1024, 1026)
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
@@ -167,7 +169,7 @@ def seccomp(alone: bool, writes: bool) -> None:
         program += refused_if(CLONE, machine, 0, (ANY_BIT, CLONE_THREAD), False)
         program += refused_if(TGKILL, machine, 0, (EQUAL, own), False)
         program += refused_if(PRLIMIT, machine, 0, (EQUAL, 0), False)
-        for command in SET_OWNER:
+        for command in SIGNALS + LOCKS:
             program += refused_if(FCNTL, machine, 1, (EQUAL, command), True)
     if not writes:
         program += refused(OPENAT2, machine, ENOSYS)

@@ -28,6 +28,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from refgf.oracle.foreign.report import shown
 from refgf.oracle.judge import orphans, ranks, scratch
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.cases import inside, load_tensors, save_case
@@ -267,7 +268,7 @@ def exit_name(code: int) -> str:
 
 def _tail(log: IO[bytes], count: int = 300) -> str:
     log.seek(max(0, log.seek(0, 2) - count))
-    return log.read(count).decode(errors="replace").strip()
+    return shown(log.read(count).decode(errors="replace").strip())
 
 
 class Files:
