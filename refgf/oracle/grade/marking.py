@@ -43,6 +43,7 @@ from refgf.oracle.grade.student_process import decoded, encoded
 
 PACKAGE = "refgf.oracle.grade.exercises"
 STILL_OPEN: set[str] = set()  # what the wall of this machine has left open, for the report
+WRONG_KINDS = (AttributeError, TypeError, ValueError)
 BEFORE_A_CALL = ("absent", "cannot be imported", "not written")
 
 
@@ -100,7 +101,7 @@ def mark(sandbox: Sandbox, exercise: Exercise | Collective, seeds: list[int]) ->
         return how(sandbox, exercise, seeds)
     except CannotStart:
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, LookupError, MemoryError, RecursionError, *WRONG_KINDS) as error:
         return no_points(exercise, f"could not be judged: {type(error).__name__}")
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from refgf.course.autograder.submission import marks_of_file
 from refgf.oracle.foreign import kernel
+from refgf.oracle.foreign.report import shown, unsafe
 from refgf.oracle.grade.report import totals
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -202,3 +203,18 @@ def test_a_working_folder_takes_no_modules_place(tmp_path):
             ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
             assert ended.returncode == 0, ended.stdout + ended.stderr
             assert "RAN FROM" not in ended.stdout + ended.stderr
+
+
+def test_what_a_machine_lacks_is_said():
+    assert unsafe(set(), "marks are") == ""
+    said = unsafe({"files", "network"}, "marks are")
+    assert said.startswith("marks are not safe here: got a system without")
+    assert "could read other files, use the network; next: run this in a container" in said
+
+
+@pytest.mark.parametrize(
+    "text, seen",
+    [("a\tb\n", "a\tb\n"), ("\x1b[2J", r"\x1b[2J"), ("\u202e", r"\u202e"), ("\udcff", r"\udcff")],
+)
+def test_foreign_text_is_shown_and_not_obeyed(text, seen):
+    assert shown(text) == seen
