@@ -45,7 +45,7 @@ def ring_cost(n, p, rank):
 def test_what_the_first_wrong_call_prints_is_shown_and_is_no_mark(marks):
     mark = marks("01", PRINTS)["ring_cost"]
     lines = report.as_text([mark]).splitlines()
-    assert "  printed in ring_cost(7, 3, 0):" in lines and "       | n is 7 ?[2J" in lines
+    assert "  printed in ring_cost(7, 3, 0):" in lines and "       | n is 7 \\x1b[2J" in lines
     assert lines.count("       | 19 of 19 points (100%)") == 11 and lines[-2] == "       | ..."
     assert lines[-1] == "2 of 5 points (40%)"
 
