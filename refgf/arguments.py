@@ -10,6 +10,7 @@
 What a number may be (0 to 100 %) is the callee's own check; `require` has its form. A float is any
 number but NaN, whole ones and bools included; an int is no bool; an array is what has a shape and a
 dtype. A sequence is a list, tuple, range or array, with its elements checked; no text is one.
+Where a class of refgf is wanted, an object of any class may stand in, but no plain value.
 Arguments without an annotation of these kinds are looked at if their name is one of BY_NAME.
 """
 
@@ -129,7 +130,8 @@ def wrong(value: Any, kind: Any, name: str = "") -> str | None:
         return _wrong_sequence(value, inner)
     protocol = getattr(base, "_is_protocol", False)
     if isinstance(base, type) and base.__module__.startswith("refgf.") and not protocol:
-        return None if isinstance(value, base) else f"a {base.__name__}"
+        plain = type(value).__module__.split(".")[0] in ("builtins", "numpy")
+        return f"a {base.__name__}" if plain and not isinstance(value, base) else None
     return None
 
 

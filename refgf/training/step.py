@@ -141,5 +141,5 @@ def parameter_hash(parameters: Array) -> str:
 def require_same_parameters(comm: Comm, parameters: Array, seen: int = 0) -> str:
     """The hash of the parameters; ValueError on every rank if they, or a `Replica.seen`, differ."""
     got = parameter_hash(parameters)
-    agree(comm, "hash of the parameters", f"{got}, global batches {seen}")
+    agree(comm, "hash of the parameters", f"{got}, steps {seen:x}")
     return got

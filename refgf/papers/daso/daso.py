@@ -97,8 +97,8 @@ class DASO:
 
     After a step: `synchronised` (do all ranks hold the same parameters?) and `waited_s` (seconds
     for which this rank has waited for sums, in total). Errors: ValueError on every rank when nodes
-    differ in size, the ranks' settings differ or, seen by `evaluate` and `require_same_parameters`,
-    their rates and global batches; on the receiving rank when a sum is not finite.
+    differ in size, the ranks' settings differ or, seen by `require_same_parameters`, their rates
+    and global batches; on the receiving rank when a sum is not finite.
     """
 
     def __init__(
@@ -276,7 +276,7 @@ class DASO:
     def require_same_parameters(self) -> str:
         """The hash of the parameters; ValueError on every rank unless they are the same."""
         self._require_synchronised("require_same_parameters")
-        return require_same_parameters(self._comms[1], self.model.parameters.flat)
+        return require_same_parameters(self._comms[1], self.model.parameters.flat, self._steps)
 
     def _require_open(self, operation: str) -> None:
         then = "make a new one, or indent the call into the `with` block"
@@ -290,7 +290,6 @@ class DASO:
                 f"{self.batches} of a cycling epoch, where nodes hold different parameters; wanted "
                 "a blocking sum before; next: call it at the end of an epoch"
             )
-        agree(self._comms[1], "rates and global batches of DASO's steps", str(self._steps))
 
     def close(self) -> None:
         """End the thread. A sum in flight is formed and discarded. Collective."""
