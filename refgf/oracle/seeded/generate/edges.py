@@ -91,7 +91,34 @@ def overflow_case() -> Iterator[Case]:
     yield case
 
 
+def scale_cases() -> Iterator[Case]:
+    """Gradients of 30 with a scale of 1024: each rank sends 30720, which float16 has."""
+    rng = random_source("scaled-run-sum")
+    w = rng.standard_normal(13).astype(np.float32)
+    g = (rng.standard_normal((6, 4, 13)) * 0.01).astype(np.float32)
+    g[2, :, 5] = 30
+    why = "in step 2 every rank's numbers are finite on the wire, and only their sum is not"
+    arguments = {"rate": 0.1, "momentum": 0.9, "scale": 1024.0, "interval": 2, "wire": "float16"}
+    name, statements = "scaled-run-sum-overflow", "P4 P5 P6 P7 P8"
+    case = make(name, "scaled_run", statements, why, arguments, w=w, g=g)
+    require(case["out.finite"].tolist() == [1, 1, 0, 1, 1, 1], case, "step 2 is skipped")
+    yield case
+    finite = np.array([1, 1, 1, 1, 0, 1, 1, 1, 1, 1], np.uint8)
+    why = "a scale of 1000 grows to 2^24, between two of its doublings, and is halved from there"
+    settings = {"scale": 1000.0 * 2**13, "interval": 1}
+    case = make("next-scale-largest-1000", "next_scale", "P6", why, settings, finite=finite)
+    require(2.0**24 in case["out.scale"], case, "it is at the limit")
+    yield case
+
+
 def cases() -> Iterator[Case]:
-    for group in (number_cases, merge_cases, bisection_cases, traffic_cases, overflow_case):
+    for group in (
+        scale_cases,
+        number_cases,
+        merge_cases,
+        bisection_cases,
+        traffic_cases,
+        overflow_case,
+    ):
         with np.errstate(all="ignore"):
             yield from group()

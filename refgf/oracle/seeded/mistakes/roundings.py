@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from refgf.oracle.definitions import (
+    all_finite,
     daso_phases,
     decayed_gradient,
     direct_allreduce,
@@ -14,7 +15,9 @@ from refgf.oracle.definitions import (
     lars_ratio,
     momentum_step,
     next_scale,
+    on_wire,
     polynomial_rate,
+    scaled_allreduce,
 )
 from refgf.oracle.definitions.csc import chunk_bounds
 from refgf.oracle.definitions.csc_step import chosen_rates, local_gradient, update
@@ -39,6 +42,29 @@ def halved_below_one(
     if not finite and scale > smallest:
         return scale / factor, 0
     return next_scale(scale, good_steps, finite, interval, factor, smallest, largest)
+
+
+@mistake("P6", "next_scale", "the scale does not grow where its double is above 2^24")
+def stays_below_the_largest(
+    scale, good_steps, finite, interval=2000, factor=2.0, smallest=1.0, largest=2.0**24
+):
+    if finite and good_steps + 1 >= interval and scale * factor > largest:
+        return scale, 0
+    return next_scale(scale, good_steps, finite, interval, factor, smallest, largest)
+
+
+@mistake("P5", "scaled_run", "the ranks' gradients are checked, but not their sum")
+def sum_is_not_checked(w, gs, rate, momentum, scale, interval=2000, wire="float16"):
+    v, good_steps, reports = np.zeros_like(w), 0, []
+    for step_gs in gs:
+        total = scaled_allreduce(step_gs, scale, wire)[0]
+        factor = w.dtype.type(scale)
+        finite = all_finite([on_wire(g * factor, wire) for g in step_gs])
+        if finite:
+            w, v = momentum_step(w, v, total, rate, momentum)
+        scale, good_steps = next_scale(scale, good_steps, finite, interval)
+        reports.append({"w": w, "v": v, "scale": scale, "finite": finite})
+    return reports
 
 
 @mistake("M2", "decayed_gradient", "0 w is added where the decay is 0: -0 becomes +0, infinity NaN")
