@@ -58,8 +58,9 @@ allows no namespaces), the autograder prints that marks are not safe, and what a
 
 Not secret: the hidden cases that an exercise is called with, from the file that solves it. It can
 tell nobody, but for right or wrong in each part. The ranks of an exercise share one process, so a
-file may find the other ranks' numbers. The functions that judge are the oracle's definitions, which
-are public; no test detects a copy of them.
+file may find the other ranks' numbers, and make up which messages it sent: marks for messages hold
+against mistakes, not against a file that is made to deceive. Look at files that use gc or sys. The
+functions that judge are the oracle's definitions, which are public; no test detects a copy of them.
 """
 
 

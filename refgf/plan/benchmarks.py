@@ -117,12 +117,38 @@ def read_nccl(table: Table, path: str, stated: Stated) -> Measured:
     if grouped and int(grouped[1]) > 1:
         said = f"WARNING: {grouped[1]} calls were sent as one (-m), and alpha is that of a share."
         notes = (*notes, said)
-    if hosts == 2 and size > 2:
-        said = "WARNING: measured on 2 hosts, where NCCL sends through trees. A ring over more "
-        said += "hosts may take twice as long, which the intervals hold. Measure on 4 or more."
-        notes = (said, *notes)
-        found = replace(found, slower={"alpha": 2.0, "beta": 2.0})
-    return replace(found, notes=notes)
+    said, slower = not_a_ring(algorithm_of(table), hosts, per_host)
+    return replace(found, notes=(said, *notes) if said else notes, slower=slower)
+
+
+def algorithm_of(table: Table) -> str:
+    """What the log says of NCCL_ALGO; "" without a word."""
+    found = re.findall(r"NCCL_ALGO(?: set by environment to |=)(\S+)", table.before)
+    return found[-1] if found else ""
+
+
+def not_a_ring(algorithm: str, hosts: int, per_host: int) -> tuple[str, dict[str, float]]:
+    """(a warning, `Measured.slower`) where NCCL may have sent through something else than a ring.
+
+    A tree over the hosts with chains in them has k - 1 + ceil(log2 h) hops up and as many down, a
+    ring 2 (p - 1). A switch that adds halves the bytes of a link.
+    """
+    size = hosts * per_host
+    if size == 2 or hosts == 1 or algorithm.lower() == "ring":
+        return "", {}
+    tree = per_host - 1 + ceil(log2(hosts))
+    slower = {"alpha": (size - 1) / tree}
+    if hosts == 2:
+        said = "measured on 2 hosts, where NCCL sends through trees. A ring over more hosts may "
+        said += "take twice as long, which the intervals hold. Measure on 4 or more."
+        return f"WARNING: {said}", {"alpha": max(2.0, slower["alpha"]), "beta": 2.0}
+    if algorithm and not algorithm.lower().startswith("tree"):
+        slower["beta"] = 2.0
+    how = f"NCCL_ALGO={algorithm}" if algorithm else "the text names no NCCL_ALGO, and NCCL's own "
+    said = f"WARNING: {how}" + ("" if algorithm else "choice for short messages is a tree")
+    said += f". A tree has {2 * tree} hops where a ring has {2 * (size - 1)}, so a hop may take "
+    said += f"{slower['alpha']:.3g} times as long: the interval of alpha holds both. Measure with "
+    return said + "NCCL_ALGO=Ring, or as many ranks as you plan for.", slower
 
 
 def require_allreduce(table: Table, path: str) -> None:

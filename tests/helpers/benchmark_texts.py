@@ -52,7 +52,12 @@ def nccl(size, line, a_host=4, **options):
     """
     given = {"version": "2.12", "listed": True, "dtype": "float", "groups": ("out", "in")}
     given |= {"checks": "0", "ratio": 2 * (size - 1) / size, "unit": "(us)", "columns": ()}
-    given |= {"timestamp": False, "before": (), "sizes": SIZES, "slower": 1.0} | options
+    given |= {
+        "timestamp": False,
+        "before": ("NCCL_ALGO=Ring",),
+        "sizes": SIZES,
+        "slower": 1.0,
+    } | options
     head = ["# nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 2(factor) iters: 20", "#"]
     if given["version"] == "2.17":
         head = ["# nccl-tests version 2.17.1", "# Collective test starting: all_reduce_perf", *head]

@@ -190,6 +190,16 @@ def test_from_two_hosts_the_interval_holds_what_four_measured(hosts):
     assert two.scaled(beta=2.0).lines[16].b_s_per_byte < 1.1 * two.lines[16].b_s_per_byte
 
 
+@pytest.mark.parametrize("said, factor", [("", 15 / 4), ("Ring", 1), ("Tree", 15 / 4)])
+def test_what_may_have_been_a_tree_holds_its_hops(tmp_path, said, factor):
+    """A tree on 16 hosts has 8 hops where a ring has 30, and looks like a ring of faster ones."""
+    before = [f"node0:77:77 [0] NCCL INFO NCCL_ALGO set by environment to {said}"] * bool(said)
+    tree = Line(8 * SLOW.alpha_s, 2 * 15 / 16 * SLOW.beta_s_per_byte)
+    found = load(tmp_path, nccl(16, tree, a_host=1, before=before))
+    assert holds(found, SLOW) == (factor > 1) == any("a ring has 30" in n for n in found.notes)
+    assert found.ranges["alpha"][1] >= factor
+
+
 CASE = {
     "nccl_old_2x8.txt": Link(5e-6, 1e-10),
     "nccl_old_16x1.txt": Link(5e-6, 1e-10),

@@ -2,7 +2,8 @@
 
     python grade.py SUBMISSIONS [--output marks]
 
-SUBMISSIONS has a file NAME.py or a folder NAME with the lesson's file for each student.
+SUBMISSIONS has a file NAME.py or a folder NAME with the lesson's file for each student. A link is
+no submission, because it could name any file.
 """
 
 import argparse
@@ -28,15 +29,15 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path("marks"), help="default: marks")
     options = parser.parse_args()
     try:
-        students = submissions(options.submissions)
+        students, rows = submissions(options.submissions), []
+        options.output.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(workers()) as pool:
-            rows = list(pool.map(marked_student, students))
+            for name, marks in pool.map(marked_student, students):
+                rows.append((name, marks))
+                (options.output / f"{name}.txt").write_text(as_text(marks) + "\n")
     except ValueError as error:
         print(f"grade.py: {error}", file=sys.stderr)
         return 2
-    options.output.mkdir(parents=True, exist_ok=True)
-    for name, marks in rows:
-        (options.output / f"{name}.txt").write_text(as_text(marks) + "\n")
     (options.output / "marks.csv").write_text(as_csv(rows).replace("file,", "student,", 1))
     print(f"{len(rows)} students: {options.output / 'marks.csv'}, and a text file for each")
     return 0
@@ -46,7 +47,7 @@ def submissions(folder: Path) -> list[Path]:
     """The students' files and folders, by name. ValueError if there are none."""
     found = sorted(folder.glob("*"), key=name_of) if folder.is_dir() else []
     found = [path for path in found if path.is_dir() or path.suffix == ".py"]
-    found = [path for path in found if path.name[0] not in "._"]
+    found = [path for path in found if path.name[0] not in "._" and not path.is_symlink()]
     names = [name_of(path) for path in found]
     if not found or len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})

@@ -61,7 +61,9 @@ ALONE = numbers("""fork 57 -, vfork 58 -, execve 59 221, execveat 322 281, socke
     fremovexattr 199 16, truncate 76 45, mkdir 83 -, mkdirat 258 34, rmdir 84 -, unlink 87 -,
     unlinkat 263 35, rename 82 -, renameat 264 38, renameat2 316 276, link 86 -, linkat 265 37,
     symlink 88 -, symlinkat 266 36, mknod 133 -, mknodat 259 33, creat 85 -,
-    flock 73 32""")
+    getxattr 191 8, lgetxattr 192 9, fgetxattr 193 10, listxattr 194 11, llistxattr 195 12,
+    flistxattr 196 13, flock 73 32""")
+NEWER = 463  # system calls from here on (Linux 6.13) are refused: setxattrat is the first
 OPENAT2 = (437, 437)
 CLONE, CLONE3, TGKILL, PRLIMIT, IOCTL = (56, 220), (435, 435), (234, 131), (302, 261), (16, 29)
 OPEN, OPENAT, FCNTL = (2, None), (257, 56), (72, 25)
@@ -160,6 +162,7 @@ def seccomp(alone: bool, writes: bool) -> None:
     ]
     if machine == 0:
         program += [instruction(AT_LEAST, X32, 0, 1), instruction(RETURN, ERROR | ENOSYS)]
+    program += [instruction(AT_LEAST, NEWER, 0, 1), instruction(RETURN, ERROR | ENOSYS)]
     for name, pair in (ALWAYS | (ALONE if alone else {})).items():
         program += refused(pair, machine, ENOSYS if name == "io_uring_setup" else EPERM)
     program += refused_if(IOCTL, machine, 1, (EQUAL, TIOCSTI), True)

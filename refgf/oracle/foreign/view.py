@@ -53,7 +53,7 @@ def whole(module: str, scratch: str, hidden: Iterable[str] = ()) -> dict[str, An
         places.append(str(Path(module).resolve().parent))
     read, links = real(places)
     hide = [str(ORACLE / name) for name in ANSWERS]
-    hide += [str(ROOT / "lessons" / "teaching" / "answers"), *RUNTIME]
+    hide += [str(ROOT / "lessons" / "teaching" / "answers"), *history(ROOT), *RUNTIME]
     for folder in map(os.path.realpath, hidden):
         results = (str(file) for file in Path(folder).rglob("*.safetensors"))
         hide += results if folder in read else [folder]
@@ -61,6 +61,15 @@ def whole(module: str, scratch: str, hidden: Iterable[str] = ()) -> dict[str, An
     settings = {"read": ["/", *read], "hide": real(hide)[0], "links": links, "needed": needed()}
     more = {"scratch": scratch, "folder": os.getcwd(), "alone": False, "another_user": False}
     return settings | more | {"limits": limits}
+
+
+def history(checkout: Path) -> list[str]:
+    """Git's folder of a checkout, which holds the answers, too; a worktree's names two."""
+    place = checkout / ".git"
+    if not place.is_file():
+        return [str(place)]
+    named = checkout / place.read_text().removeprefix("gitdir:").strip()
+    return [str(place), str(named.parent.parent)]
 
 
 def import_paths() -> list[str]:

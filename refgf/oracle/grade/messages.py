@@ -33,7 +33,8 @@ def mark_collective(sandbox: Sandbox, exercise: Collective, seeds: list[int]) ->
             calls.append([f"{exercise.name}, p = {p}, n = {n}", "error" in answer, sandbox.printed])
             if "error" in answer:
                 error = without_text(answer["error"]) if hidden else answer["error"]
-                wrong = wrong_message(exercise, answer.get("sends", ()), n, p)
+                sends = () if hidden else answer.get("sends", ())  # numbers could tell its case
+                wrong = wrong_message(exercise, sends, n, p)
                 error += f"; its first wrong message: {wrong}" * bool(wrong)
                 lost = {what: failure or NOT_JUDGED for what, failure in failures.items()}
                 first = next(iter(lost))
@@ -45,8 +46,7 @@ def mark_collective(sandbox: Sandbox, exercise: Collective, seeds: list[int]) ->
             for what, failure in judged(exercise, xs, results, sends, answer).items():
                 calls[-1][1] |= bool(failure)
                 if failure and what in failures and not failures[what]:
-                    numbers = hidden and what in ("values", "bits")
-                    failures[what] = f"{'wrong' if numbers else failure}, {where}"
+                    failures[what] = f"{'wrong' if hidden else failure}, {where}"
     named = typical_collective(exercise, runs) if any(failures.values()) and not late else ""
     if named:
         first = next(what for what, failure in failures.items() if failure)

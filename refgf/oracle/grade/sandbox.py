@@ -13,9 +13,12 @@ with all its children; a file whose import takes too long is not imported again.
 import base64
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
+
+import numpy as np
 
 from refgf.oracle.foreign import view
 from refgf.oracle.foreign.closure import carried
@@ -30,7 +33,8 @@ LONGEST = 64 << 20  # bytes of an answer
 LARGEST_FILE = 4 << 20
 SENTENCE = 600  # characters of what a process says of itself
 MOST = 8  # files at once: a container may have fewer processors than it says
-RAN = {"xs", "sends", "unfinished", "returned", "late"}  # what is told of a collective
+MESSAGES = 10_000  # of a rank in a call
+OPEN_REQUEST = r"I(send to|recv from) (rank \d{1,4}|any rank)"
 FORGED = {"error": "wrote into the connection of its judge"}
 
 
@@ -79,7 +83,7 @@ class Sandbox:
             return {"error": f"cannot be imported: it did not end within {START_S:g} s"}
         process = self.processes[hidden]
         try:
-            answer = checked(process.ask(json.dumps(request).encode(), self.seconds))
+            answer = checked(process.ask(json.dumps(request).encode(), self.seconds), request)
         except TooLate:
             answer = {"error": f"did not end within {self.seconds:g} s"}
         except Ended as ended:
@@ -112,20 +116,49 @@ class Sandbox:
             pass  # which the request will find
 
 
-def checked(answer: bytes) -> dict:
+def checked(answer: bytes, request: dict) -> dict:
     """An answer that can be judged. Raises Forged for what `student_process` does not send."""
     try:
         found = json.loads(answer)  # with NaN and infinity, which a function may return
-        for name in {"result", "xs", "returned"} & set(found):
-            student_process.decoded(found[name])
         if "error" in found:
-            sends = {"sends": found["sends"]} if "sends" in found else {}
-            return {"error": in_one_line(found["error"], SENTENCE)} | sends
-        if {"result"} <= set(found) or set(found) >= RAN:
+            said = {"error": in_one_line(found["error"], SENTENCE)}
+            if "sends" in found and "collective" in request:
+                require_sends(found["sends"], len(request["xs"]))
+                said["sends"] = found["sends"]
+            return said
+        if "call" in request:
+            student_process.decoded(found["result"])
             return found
+        require_ranks(found, student_process.decoded(request["xs"]))
+        return found
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         raise Forged from error
-    raise Forged
+
+
+def require_ranks(found: dict, xs: list[np.ndarray]) -> None:
+    """ValueError unless each rank has its array, its messages and its open requests."""
+    results, returned = (student_process.decoded(found[name]) for name in ("xs", "returned"))
+    kinds = [[(x.shape, x.dtype) for x in arrays] for arrays in (results, xs)]
+    require(kinds[0] == kinds[1] and isinstance(returned, np.ndarray | None))
+    require(type(found["late"]) is bool and len(found["unfinished"]) == len(xs))
+    for names in found["unfinished"]:
+        require(type(names) is list and all(re.fullmatch(OPEN_REQUEST, name) for name in names))
+    require_sends(found["sends"], len(xs))
+
+
+def require_sends(sends: list, p: int) -> None:
+    """ValueError unless each rank has its [[peer, count, bytes, offset or None], ...]."""
+    require(type(sends) is list and len(sends) == p)
+    for mine in sends:
+        require(type(mine) is list and len(mine) <= MESSAGES)
+        for peer, count, nbytes, offset in mine:
+            numbers = [peer, count, nbytes, 0 if offset is None else offset]
+            require(all(type(n) is int and 0 <= n < 1 << 40 for n in numbers))
+
+
+def require(holds: bool) -> None:
+    if not holds:
+        raise ValueError
 
 
 def how_it_ended(code: int | None) -> str:
