@@ -20,13 +20,12 @@ import inspect
 import math
 import numbers
 import os
+import sys
 import types
 import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 SHOWN = 80  # characters of a wrong argument
 MANY = 10_000  # elements of a sequence that are looked at
@@ -40,7 +39,7 @@ def _is_number(value: Any) -> bool:
 PLAIN = {  # annotation: (is the value of this kind?, words)
     int: (lambda v: isinstance(v, numbers.Integral) and not isinstance(v, bool), "a whole number"),
     float: (_is_number, "a number"),
-    bool: (lambda v: isinstance(v, bool | np.bool_), "True or False"),
+    bool: (lambda v: type(v).__name__ in ("bool", "bool_"), "True or False"),
     str: (lambda v: isinstance(v, str), "a text"),
     bytes: (lambda v: isinstance(v, bytes | bytearray), "bytes"),
     dict: (lambda v: isinstance(v, dict), "a dict"),
@@ -51,14 +50,17 @@ PLAIN = {  # annotation: (is the value of this kind?, words)
         lambda v: hasattr(v, "__iter__") and not isinstance(v, str | bytes),
         "what can be looped over",
     ),
-    np.ndarray: (lambda v: hasattr(v, "shape") and hasattr(v, "dtype"), "an array"),
 }
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
 def _is_dtype(value: Any) -> bool:
     try:
-        return np.dtype(value) is not None
-    except (TypeError, ValueError, SyntaxError):
+        return sys.modules["numpy"].dtype(value) is not None  # a page of the site has no NumPy
+    except (KeyError, TypeError, ValueError, SyntaxError):
         return False
 
 
@@ -123,6 +125,8 @@ def wrong(value: Any, kind: Any, name: str = "") -> str | None:
         wanted = [wrong(value, one) for one in inner]
         return " or ".join(wanted) if all(wanted) else None
     base = origin or kind
+    if getattr(base, "__name__", "") == "ndarray":
+        return None if _is_array(value) else "an array"
     if base in PLAIN:
         holds, words = PLAIN[base]
         return None if holds(value) else words
@@ -137,7 +141,7 @@ def wrong(value: Any, kind: Any, name: str = "") -> str | None:
 
 def _wrong_sequence(value: Any, inner: tuple) -> str | None:
     text = isinstance(value, str | bytes)
-    if text or not isinstance(value, collections.abc.Sequence | np.ndarray):
+    if text or not (isinstance(value, collections.abc.Sequence) or _is_array(value)):
         return "a sequence"
     kinds = inner[:1] if inner[1:] in ((), (...,)) else ()
     for kind in kinds:

@@ -238,7 +238,7 @@ start_s = time.perf_counter()
 assert main(["verify", "--python", "refgf.oracle.definitions"]) == 0
 assert time.perf_counter() - start_s < 60
 floors = {name.split(".")[1] for name in sys.modules if name.startswith("refgf.")}
-assert floors == {"oracle", "interrupt"}, floors
+assert floors == {"oracle", "interrupt", "program", "machine"}, floors
 """
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(refgf.oracle.__file__).parents[2])])

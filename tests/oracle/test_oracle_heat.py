@@ -33,9 +33,9 @@ def test_each_difference_from_heat_fails_and_is_named(difference):
 
 
 def test_the_form_paper_is_not_the_form_heat():
-    """Each case of heat_run fails for A1 to A12: the two forms are never confused."""
+    """Each case fails for A1 to A12, but where nobody has waited: the forms are never confused."""
     paper = {f"heat_{name}": getattr(definitions, f"daso_{name}") for name in ("run", "merge")}
-    cases = [case for case in CASES if case.function in paper]
+    cases = [c for c in CASES if c.function in paper and c.arguments.get("waited") != 0]
     verdicts = verify(cases, PythonModule(SimpleNamespace(**paper)))
     assert {verdict.status for verdict in verdicts} == {"fail"}
 

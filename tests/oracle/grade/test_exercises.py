@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ def test_six_mistakes_are_known(lesson):
 class InThisProcess:
     """A sandbox without a process: hundreds of mistakes would start one each."""
 
-    printed = ""
+    printed, server = "", SimpleNamespace(still_open=set())
 
     def __init__(self, file, allowed):
         self.module = student_process.load(str(file), Path(file).read_bytes())
