@@ -29,7 +29,6 @@ from refgf.oracle.judge.untrusted import read_bytes
 
 SECONDS, START_S = 8.0, 15.0  # for a request; for importing the file
 BYTES = 2 << 30
-LONGEST = 64 << 20  # bytes of an answer
 LARGEST_FILE = 4 << 20
 SENTENCE = 600  # characters of what a process says of itself
 MOST = 8  # files at once: a container may have fewer processors than it says
@@ -62,7 +61,7 @@ class Sandbox:
             view.closed(seconds * 20, BYTES),
             carried(student_process.__name__, *allowed),
             errors=False,
-            largest=LONGEST,
+            largest=student_process.LONGEST,
         )
         self.seconds, self.endless = seconds, False  # endless: its import did not end
         self.processes: dict[bool, Process] = {}  # of public and of hidden cases

@@ -27,6 +27,7 @@ import numpy as np
 from refgf.oracle.foreign.connection import Connection
 from refgf.oracle.judge import ranks
 
+LONGEST = 1 << 17  # bytes of an answer
 REFUSED = {
     *("socket.connect", "socket.bind", "socket.getaddrinfo", "subprocess.Popen", "pty.spawn"),
     *("os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.kill"),
@@ -196,6 +197,14 @@ def answer(module: Any, ranks: ModuleType, request: dict, file: str) -> dict:
         return {"error": sentence(error, file)}
 
 
+def in_bytes(found: dict) -> bytes:
+    """As JSON. A right answer has a few thousand bytes, and to compare far more takes long."""
+    text = json.dumps(found).encode()
+    if len(text) <= LONGEST:
+        return text
+    return json.dumps({"error": f"returned {len(text)} bytes; wanted at most {LONGEST}"}).encode()
+
+
 def serve(connection: Connection, file: str, source: str, project: str, allowed: list[str]) -> None:
     """Import the file's text (in base64) at the first question, then answer requests."""
     connection.question()
@@ -210,7 +219,7 @@ def serve(connection: Connection, file: str, source: str, project: str, allowed:
     found = {}
     with contextlib.suppress(EOFError):
         while True:
-            connection.answer(json.dumps(found).encode())
+            connection.answer(in_bytes(found))
             request = json.loads(connection.question())
             found = failure or answer(module, ranks, request, file)
             with contextlib.suppress(Exception):  # the file may have replaced it
