@@ -58,7 +58,7 @@ def test_one_version_everywhere():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     places = {
         "CITATION.cff": r"^version: (.+)$",
-        "CHANGELOG.md": r"^## (\S+)",
+        "CHANGELOG.md": r"^## (\d\S+)",
         ".ci/recipe.yaml": r'^  version: "(.+)"$',
     }
     for name, pattern in places.items():
