@@ -1,7 +1,7 @@
 """What a user types to get what is missing, as this copy of refgf was installed.
 
-refgf has no name on PyPI, so no command here asks PyPI for it: whoever took that name would get
-his code run.
+refgf has no name on PyPI, so no command here asks PyPI for it: anyone who took that name would get
+their code run.
 """
 
 import importlib.metadata

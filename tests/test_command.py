@@ -187,7 +187,7 @@ def test_the_advice_in_a_checkout_and_for_files_without_an_installation(monkeypa
 
 
 def test_no_message_asks_an_index_for_refgf():
-    """Nobody owns that name there: whoever takes it would get his code run."""
+    """Nobody owns that name there: anyone who takes it gets code run."""
     names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout
     asked = re.compile(r"pip3? install [^\n]*?(?<![\w/.-])refgf\b(?!(\[[^]]*\])? @)")
     files = [ROOT / name for name in names.splitlines() if name.endswith(TEXTS)]

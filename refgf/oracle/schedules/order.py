@@ -86,23 +86,23 @@ class Graph:
         """A step that lacks a message sleeps until one is sent on that channel."""
         waits = [len(before) for before in self.before]
         ready = deque(node for node, count in enumerate(waits) if not count)
-        messages, asleep = defaultdict(deque), defaultdict(deque)
+        messages, blocked = defaultdict(deque), defaultdict(deque)
         while ready:
             node = ready.popleft()
             missing = self._receive(node, messages)
             if missing:
-                asleep[missing].append(node)
+                blocked[missing].append(node)
                 continue
             self.order.append(node)
             for end, wire, port in wires(*self.nodes[node]):
                 if end == 0:
                     messages[wire].append((node, port))
-                    ready += [asleep[wire].popleft()] if asleep[wire] else []
+                    ready += [blocked[wire].popleft()] if blocked[wire] else []
             for other in self.behind[node]:
                 waits[other] -= 1
                 if not waits[other]:
                     ready.append(other)
-        self.waiting = [node for nodes in asleep.values() for node in nodes]
+        self.waiting = [node for nodes in blocked.values() for node in nodes]
         for node, before in enumerate(self.before):
             for other, _ in before[len(before) - self.taken[node] :]:
                 self.behind[other].append(node)
