@@ -16,8 +16,8 @@ def open_regular(path: str | os.PathLike) -> BinaryIO:
 def own_handle(path: str, flags: int, mode: int = 0o600) -> int:
     """`regular_handle` of a file that only this user has made: for what is to be overwritten.
 
-    OSError for a symbolic link, a second name of another file, and another user's file: anyone who
-    may write to the folder could have put it there.
+    OSError for a symbolic link, a second name of another file, and another user's file. Another
+    user may have put it there.
     """
     handle = regular_handle(path, flags | getattr(os, "O_NOFOLLOW", 0), mode)
     status = os.fstat(handle)

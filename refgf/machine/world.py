@@ -1,4 +1,4 @@
-"""What p ranks share that are threads: which rank waits for what, deadlocks, what is left at the end."""
+"""What ranks that are threads share: which waits for what, deadlocks, what is left at the end."""
 
 import collections
 import contextlib
