@@ -88,7 +88,7 @@ def exchange_of(run: kit.Run, model: Replica, settings: CSCSettings, theta: floa
     model.optimizer, momentum, decay = model.optimizer.split(settings.form in BEFORE)
     pools = model.gradients, model.parameters.flat
     residual = settings.residual(*pools, settings, momentum, decay, run.size)
-    transport = Transport(ring_allreduce(run.comm, wire=np.float16), Theta(theta), itemsize=2)
+    transport = Transport(ring_allreduce(run.comm, wire=np.float16), Theta(theta), np.float16)
     return CSC(settings, residual, transport, direct_allreduce(run.comm), model.loss_scale)
 
 

@@ -100,6 +100,7 @@ class CSC:
         self.gap = np.ones(len(self.chunks), np.int64)
         self.communication_s, self._lazy, self._buffer = 0.0, None, self.pool.flat[:0]
         self._gradient = self._unit = 0  # next gradient to be announced, next unit to be packed
+        self._sendable = True  # is every number of this rank finite on the wire?
 
     @property
     def calls(self) -> list:
@@ -150,7 +151,7 @@ class CSC:
         packed, how = Packed(units, offsets, self._buffer), self.transport
         self._lazy = LazyAllreduce(packed, how.allreduce, how.grouping, how.itemsize)
         self.residual.norms[:] = 0
-        self._unit = 0
+        self._unit, self._sendable = 0, True
 
     def _accumulate(self, index: int) -> None:
         """Prepare the gradient, pack the chosen chunks that end in it, send what is enough."""
@@ -160,17 +161,22 @@ class CSC:
             self.residual.accumulate(index, scale, packed.flat if dense else None)
         end, first = self.pool.offsets[index + 1], self._unit
         self._unit = bisect.bisect_right(packed.specs, end, key=lambda unit: unit.stop)
+        out = packed.flat[packed.offsets[first] : packed.offsets[self._unit]]
         if not dense:
             with span("communication", "MEMCPY_IN_FUSION_BUFFER"), np.errstate(over="ignore"):
-                out = packed.flat[packed.offsets[first] : packed.offsets[self._unit]]
                 self.residual.pack(self.chosen[first : self._unit], scale, out)
+        if self.transport.wire is not None and out.size:  # a ring sends most only within sums
+            with span("communication", "CSC_NORMS"), np.errstate(over="ignore"):
+                ends = np.stack([out.min(), out.max()]).astype(self.transport.wire)
+                self._sendable &= np.isfinite(ends).all()
         for unit in range(first, self._unit):
             self._lazy.ready(unit)
 
     def _agree(self) -> tuple[bool, np.ndarray]:
         """One allreduce of norms and a flag: (do all ranks accept the step?, sums of the norms)."""
         norms = to_host(self.residual.norms)
-        finite = np.isfinite(norms).all() and ops.unscale(self._lazy.pool.flat, 1)
+        sendable = bool(self._sendable) and ops.unscale(self._lazy.pool.flat, 1)
+        finite = sendable and np.isfinite(norms).all()
         message = np.zeros(len(norms) + 1)
         if finite:
             message[:-1] = self._norms_after(norms) if self.settings.after else norms

@@ -6,6 +6,9 @@ backward -> ready(i) -> grouped (lazy.py) -> summed over ranks -> checked, unsca
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import DTypeLike
+
 from refgf import ops
 from refgf.device import Array
 from refgf.exchange.lazy import ONE_CALL, LazyAllreduce, Theta
@@ -21,7 +24,7 @@ class Transport:
 
     allreduce  sums a flat array over all ranks, in place
     grouping   a `Theta`, or another rule of grouping
-    itemsize   bytes of one element on the wire; None: as in the pool
+    wire       type of a number on the wire; None: as in the pool
     worker     an `AtOnce`, or the `CommunicationThread` that sums while backward computes
     checker    an `AtOnce`, or a second thread that checks one group's sums while the next is summed
     observe    an observer of spans
@@ -29,10 +32,15 @@ class Transport:
 
     allreduce: Callable
     grouping: Theta = ONE_CALL
-    itemsize: int | None = None
+    wire: DTypeLike = None
     worker: AtOnce | CommunicationThread = AtOnce()
     checker: AtOnce | CommunicationThread = AtOnce()
     observe: Unobserved = UNOBSERVED
+
+    @property
+    def itemsize(self) -> int | None:
+        """Bytes of one number on the wire; None: as in the pool."""
+        return None if self.wire is None else np.dtype(self.wire).itemsize
 
 
 class DenseExchange:

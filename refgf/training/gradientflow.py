@@ -84,9 +84,8 @@ class GradientFlow:
         if isinstance(sums, Compressor):
             self.settings["compressor"] = type(sums).__name__
             sums = self.compressed = Compressed(sums, model.gradients.flat, model.loss_scale)
-        itemsize = wire.itemsize if wire else None
-        sums = observe.watched(sums, itemsize=itemsize)
-        transport = Transport(sums, grouping, itemsize, *self._workers, observe)
+        sums = observe.watched(sums, itemsize=wire.itemsize if wire else None)
+        transport = Transport(sums, grouping, wire, *self._workers, observe)
         self.csc = self._csc(csc, transport) if csc else None
         self._exchange = self.csc or DenseExchange(model.gradients, transport, model.loss_scale)
 
