@@ -88,7 +88,7 @@ class OverlappedExchange:
         comm = comm.Dup()  # the thread must be the only user of its communicator
         self.allreduce = ring_allreduce(ops.background(comm) if overlap else comm, wire=np.float16)
         self.worker = CommunicationThread() if overlap else AtOnce()
-        self.lazy = LazyAllreduce(pool, self.send, Theta(theta), itemsize=2)
+        self.lazy = LazyAllreduce(pool, self.send, Theta(theta), np.float16)
 
     def ready(self, i: int) -> None:
         """Backward calls this for each gradient."""

@@ -100,7 +100,6 @@ class CSC:
         self.gap = np.ones(len(self.chunks), np.int64)
         self.communication_s, self._lazy, self._buffer = 0.0, None, self.pool.flat[:0]
         self._gradient = self._unit = 0  # next gradient to be announced, next unit to be packed
-        self._sendable = True  # is every number of this rank finite on the wire?
 
     @property
     def calls(self) -> list:
@@ -149,9 +148,9 @@ class CSC:
             self._buffer = self._lazy = None  # free the old one first
             self._buffer = array_module(self.pool.flat).empty(offsets[-1], self.pool.flat.dtype)
         packed, how = Packed(units, offsets, self._buffer), self.transport
-        self._lazy = LazyAllreduce(packed, how.allreduce, how.grouping, how.itemsize)
+        self._lazy = LazyAllreduce(packed, how.allreduce, how.grouping, how.wire)
         self.residual.norms[:] = 0
-        self._unit, self._sendable = 0, True
+        self._unit, self._fits = 0, True
 
     def _accumulate(self, index: int) -> None:
         """Prepare the gradient, pack the chosen chunks that end in it, send what is enough."""
@@ -168,15 +167,14 @@ class CSC:
         if self.transport.wire is not None and out.size:  # a ring sends most only within sums
             with span("communication", "CSC_NORMS"), np.errstate(over="ignore"):
                 ends = np.stack([out.min(), out.max()]).astype(self.transport.wire)
-                self._sendable &= np.isfinite(ends).all()
+                self._fits &= np.isfinite(ends).all()
         for unit in range(first, self._unit):
             self._lazy.ready(unit)
 
     def _agree(self) -> tuple[bool, np.ndarray]:
         """One allreduce of norms and a flag: (do all ranks accept the step?, sums of the norms)."""
         norms = to_host(self.residual.norms)
-        sendable = bool(self._sendable) and ops.unscale(self._lazy.pool.flat, 1)
-        finite = sendable and np.isfinite(norms).all()
+        finite = self._fits and np.isfinite(norms).all() and ops.unscale(self._lazy.pool.flat, 1)
         message = np.zeros(len(norms) + 1)
         if finite:
             message[:-1] = self._norms_after(norms) if self.settings.after else norms

@@ -6,7 +6,6 @@ backward -> ready(i) -> grouped (lazy.py) -> summed over ranks -> checked, unsca
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.typing import DTypeLike
 
 from refgf import ops
@@ -37,11 +36,6 @@ class Transport:
     checker: AtOnce | CommunicationThread = AtOnce()
     observe: Unobserved = UNOBSERVED
 
-    @property
-    def itemsize(self) -> int | None:
-        """Bytes of one number on the wire; None: as in the pool."""
-        return None if self.wire is None else np.dtype(self.wire).itemsize
-
 
 class DenseExchange:
     """All gradients are sent; their sums are checked and unscaled.
@@ -55,7 +49,7 @@ class DenseExchange:
 
     def __init__(self, pool: Pool, transport: Transport, loss_scale: LossScale) -> None:
         self.transport, self.loss_scale = transport, loss_scale
-        self.lazy = LazyAllreduce(pool, self._send, transport.grouping, transport.itemsize)
+        self.lazy = LazyAllreduce(pool, self._send, transport.grouping, transport.wire)
         self.communication_s = 0.0
         self._finite = True
 

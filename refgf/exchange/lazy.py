@@ -17,6 +17,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from refgf.exchange.pool import Pool
 from refgf.exchange.result import StepResult
 
@@ -72,7 +74,7 @@ class LazyAllreduce:
     pool       a `Pool`, or what is laid out like one (CSC's packed chunks)
     allreduce  sums a flat array over all ranks, in place; may return before that (`overlap.py`)
     grouping   a `Theta`, or another rule with the same two methods (`papers/mgwfbp`)
-    itemsize   bytes of one gradient on the wire (default: as in the pool)
+    wire       type of a gradient on the wire (default: as in the pool)
 
     `calls` lists this step's groups. Errors: ValueError for a gradient out of order or missing.
     """
@@ -82,12 +84,12 @@ class LazyAllreduce:
         pool: Pool,
         allreduce: Callable,
         grouping: Theta = ONE_CALL,
-        itemsize: int | None = None,
+        wire: np.dtype | type | None = None,
     ) -> None:
         self.grouping = grouping
         self.grouping.check(len(pool.specs))
         self.pool, self.allreduce = pool, allreduce
-        self.itemsize = itemsize or pool.flat.dtype.itemsize
+        self.itemsize = np.dtype(wire or pool.flat.dtype).itemsize
         self.calls = []
         self._start = self._next = 0  # first waiting element, next expected gradient
 

@@ -65,7 +65,7 @@ def test_the_naive_form_makes_the_calls_of_theta_0():
 
 
 def test_theta_counts_bytes_on_the_wire():
-    lazy = LazyAllreduce(pool_of([4, 4, 4]), lambda x: None, Theta(15), itemsize=2)
+    lazy = LazyAllreduce(pool_of([4, 4, 4]), lambda x: None, Theta(15), np.float16)
     assert step(lazy, [4, 4, 4]) == [(0, 8), (8, 12)]
 
 

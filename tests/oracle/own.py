@@ -94,7 +94,7 @@ direct_traffic = functools.partial(traffic, direct.allreduce)
 
 def lazy_calls(sizes, itemsize, theta_bytes):
     pool = Pool(specs_of(sizes), np.float32)
-    lazy = LazyAllreduce(pool, lambda x: None, Theta(theta_bytes), itemsize)
+    lazy = LazyAllreduce(pool, lambda x: None, Theta(theta_bytes), f"f{itemsize}")
     announce(lazy, sizes)
     return [(call.start, call.stop) for call in lazy.calls]
 
@@ -256,11 +256,10 @@ def on_rank(comm, case):
 def lazily(comm, case):
     a, pool = case.arguments, Pool(specs_of(case["in.sizes"]), np.float32)
     pool.flat[...] = case["in.x"][comm.Get_rank()]
-    wire_itemsize = np.dtype(a["wire"]).itemsize if a["wire"] else None
     send = collective(comm, ALGORITHMS[a["order"]], a["wire"])
     merged = "counts" in a and Groups(tuple(groups_of(a["counts"])))
     grouping = merged or Theta(number(a["theta_bytes"]))
-    announce(LazyAllreduce(pool, send, grouping, wire_itemsize), case["in.sizes"])
+    announce(LazyAllreduce(pool, send, grouping, a["wire"]), case["in.sizes"])
     return {"out.x": pool.flat}
 
 
