@@ -179,8 +179,8 @@ figures: setup
 	  $(TIED) $(MAKE) cluster-lesson-$$lesson ARGS="$(SIZE) --output figures" || exit 1; done
 	exec $(PY) tests/speed/dilation_speed.py figures/dilation.json
 	exec $(PY) tests/speed/unseen.py figures/plan_unseen.json
-	exec $(PY) tests/gains.py
-	exec $(PY) tests/scale.py
+	exec $(PY) docs/tools/gains.py
+	exec $(PY) docs/tools/scale.py
 	exec $(PY) -m pytest -W error tests/lessons -k 'stale or claim or gains'
 
 site: $(VENV)/.ready-pages
@@ -194,7 +194,7 @@ $(VENV)/.ready-pages: $(READY)
 	@touch $@
 
 reading: setup  # write the line counts of refgf/READING.md again
-	exec $(PY) tests/reading.py
+	exec $(PY) docs/tools/reading.py
 
 clean:
 	rm -rf $(VENV) .venv .venv-openmpi .venv-site .venv-oldest results build site *.egg-info

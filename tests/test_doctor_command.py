@@ -2,9 +2,9 @@
 
 import pytest
 
-import jobs
 import refgf.doctor.__main__ as doctor
 from refgf.doctor.checks_mpi import family
+from tests.support import jobs
 
 SECONDS = 30
 

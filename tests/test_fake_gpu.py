@@ -11,9 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_cuda_c import needs_a_compiler
-from fake_cupy import ARGUMENTS, installed
-from gpu_cases import NETWORKS, SETTINGS, one_step, train
 
 from refgf import device, engine
 from refgf.comm import direct, ring
@@ -23,6 +20,9 @@ from refgf.engine.fused_gpu import KERNELS
 from refgf.engine.residual import FusedResidual
 from refgf.machine import threads
 from refgf.oracle.definitions import direct_allreduce, ring_allreduce, same_bits
+from tests.support.fake_cuda_c import needs_a_compiler
+from tests.support.fake_cupy import ARGUMENTS, installed
+from tests.support.gpu_cases import NETWORKS, SETTINGS, one_step, train
 
 
 @pytest.fixture

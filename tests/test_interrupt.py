@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import jobs
+from tests.support import jobs
 
 REFGF = Path(__file__).resolve().parents[1] / "refgf"
 LIKE_NUMPY = """

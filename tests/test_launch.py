@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import jobs
 from refgf import launch
 from refgf.launch import (
     BLAS_THREADS,
@@ -24,6 +23,7 @@ from refgf.launch import (
     wants_engine,
     watchdog,
 )
+from tests.support import jobs
 
 SECONDS = 10
 START = """

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import jobs
 from refgf.launch import leftovers
+from tests.support import jobs
 
 NAMES = [
     "mpich_shm_1",

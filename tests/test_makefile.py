@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import MARK, processes
+from tests.support.jobs import MARK, processes
 
 ROOT = Path(__file__).resolve().parents[1]
 OF_MAKE = (

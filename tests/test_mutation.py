@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("cosmic_ray", reason="next: pip install 'cosmic-ray>=8.4'")
-import mutation
+from tests import mutation
 
 PYTEST = """[tool.pytest.ini_options]
 markers = ["long: takes minutes"]

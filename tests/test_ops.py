@@ -4,9 +4,7 @@ import contextlib
 import inspect
 
 import numpy as np
-import own
 import pytest
-from test_oracle_own import ALONE, NOT_IMPLEMENTED, TOGETHER
 
 import refgf.engine
 from refgf import ops
@@ -15,6 +13,8 @@ from refgf.machine import threads
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.verify import verify_case
+from tests.oracle.test_oracle_own import ALONE, NOT_IMPLEMENTED, TOGETHER
+from tests.support import own
 
 AWKWARD = [
     0,

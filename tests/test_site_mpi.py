@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import OF_A_LAUNCHER
+from tests.support.jobs import OF_A_LAUNCHER
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED = ("git", "make", "apt-get", "apt-cache", "dpkg")

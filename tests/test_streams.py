@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from fake_cupy import installed
 
 from refgf.machine import threads
 from refgf.streams import follow, mark
+from tests.support.fake_cupy import installed
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def code_hash(lesson: Path, root: Path = ROOT) -> str:
     The import path is read from the sources, through every module of the project (kit and papers
     too), so the lesson need not run. Of each file only the syntax tree without docstrings counts:
     comments, docstrings, line breaks, claims and pictures never change the hash. `--plot` and
-    tests/gains.py make claims and pictures anew from the same numbers.
+    docs/tools/gains.py make claims and pictures anew from the same numbers.
     """
     files = {file for file in import_path([lesson], root) if counts(file, root)}
     codes = sorted(imports_and_code(file.read_text())[1] for file in {lesson, *files})

@@ -15,19 +15,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-import gains
 import matplotlib
 import pytest
-from golden import CASES
 from matplotlib.text import Text
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
+from docs.tools import gains
 from kit import axes, claims
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.verify import verify_case
 from refgf.oracle.schedules.options import FORMATS
 from refgf.oracle.schedules.own import OWN
 from refgf.oracle.seeded.mistakes import MISTAKES
+from tests.support.golden import CASES
 
 ROOT = gains.ROOT
 LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))

@@ -11,9 +11,8 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
-from fate import GONE_S, Fate, fate_of, judge, several
-
-from jobs import mpiexec
+from tests.attack.fate import GONE_S, Fate, fate_of, judge, several
+from tests.support.jobs import mpiexec
 
 RANKS, WATCHDOG_S, START_S = 3, 4, 60.0
 STARTS = 3  # the watchdog ends a start, too, if a busy machine has ranks in MPI_Init for so long
@@ -21,8 +20,8 @@ PROGRAM = """
 import refgf.launch
 import os, pathlib, signal, sys, threading, warnings
 import numpy as np
-import stacks
-from tiny import N, Prescribed
+from tests.support import stacks
+from tests.support.tiny import N, Prescribed
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.gather import allgather, reduce_scatter
 from refgf.comm.ring import ring_allreduce

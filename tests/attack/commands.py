@@ -14,9 +14,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fate import SENTENCE, TRACEBACK, fate_of, judge, several
-
-from jobs import mpiexec
+from tests.attack.fate import SENTENCE, TRACEBACK, fate_of, judge, several
+from tests.support.jobs import mpiexec
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = [f"{path}" for path in sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))]

@@ -14,11 +14,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from checkpoint_cases import STACKS, advance, bits, new_flow, save_on_threads
-from fate import fate_of, judge
-
 from refgf.machine import threads
 from refgf.machine.checkpoint import Checkpoints
+from tests.attack.fate import fate_of, judge
+from tests.support.checkpoint_cases import STACKS, advance, bits, new_flow, save_on_threads
 
 SAVED, LAST, RANKS = (2, 4), 6, 2
 NONSENSE = (b"", b"null", b"[]", b'{"ranks": 2}', b"\xff\xfe", b"[" * 99_999, b'{"files": ' * 9999)

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs import clean_environment
+from tests.support.jobs import clean_environment
 
 GONE_S = 5.0  # how soon after its cause a program must have ended
 PATIENCE_S = 2.0

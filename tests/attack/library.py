@@ -17,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from fate import fate_of, judge
 
 import refgf.papers
 from refgf import arguments
+from tests.attack.fate import fate_of, judge
 
 RANKS, LIMIT_S = 2, 20.0
 NO_NUMBER = (None, "x", [], {}, object(), b"1", 1j, [1], float("nan"))
@@ -44,22 +44,21 @@ def classes() -> dict[str, type]:
 
 
 def specs() -> list:
-    from tiny import SPECS
+    from tests.support.tiny import SPECS
 
     return SPECS
 
 
 def right(name: str, comm: object, folder: Path) -> dict:
     """Right arguments of a class, which the annotations do not give."""
-    import stacks
-    from tiny import N, Prescribed
-
     from refgf.comm.gather import allgather, reduce_scatter
     from refgf.exchange.pool import Pool
     from refgf.nn.workspace import Workspace
     from refgf.papers.daso.phases import BLOCKING, Constant
     from refgf.papers.resnet50.residual import Border
     from refgf.predict.cost import Link
+    from tests.support import stacks
+    from tests.support.tiny import N, Prescribed
 
     nodes = [[0], [1]]
     link = Link(1e-5, 1e-9)

@@ -12,10 +12,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fate import fate_of, judge
-
-from jobs import mpiexec
 from refgf.cluster import check
+from tests.attack.fate import fate_of, judge
+from tests.support.jobs import mpiexec
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 120.0

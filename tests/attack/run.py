@@ -37,7 +37,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = map(str, [ROOT, *(ROOT / "tests" / name for name in ("helpers", "machine"))])
+sys.path.insert(0, str(ROOT))
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 
 from refgf.launch import leftovers  # noqa: E402
@@ -57,7 +57,8 @@ def planned(cases: int, classes: list[str]) -> list[tuple[str, int]]:
 
 def attacked(name: str, seed: int, number: int) -> tuple[str, list[str]]:
     """(title, what is broken) of one case; the same case for the same three arguments."""
-    title, attack = importlib.import_module(name).case(random.Random(f"{seed} {name} {number}"))
+    kind = importlib.import_module(f"tests.attack.{name}")
+    title, attack = kind.case(random.Random(f"{seed} {name} {number}"))
     with tempfile.TemporaryDirectory(prefix="refgf-attack-") as folder:
         os.chmod(folder, 0o755)  # a case may be another user
         return title, attack(Path(folder))

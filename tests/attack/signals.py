@@ -17,9 +17,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from fate import GONE_S, Fate, family, fate_of, judge
-
-from jobs import mpiexec
+from tests.attack.fate import GONE_S, Fate, family, fate_of, judge
+from tests.support.jobs import mpiexec
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))

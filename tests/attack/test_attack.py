@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
-from fate import family, fate_of, judge
 
-from jobs import needs_mpiexec
 from refgf.launch import leftovers
 from refgf.machine import threads
+from tests.attack.fate import family, fate_of, judge
+from tests.support.jobs import needs_mpiexec
 
 HERE = Path(__file__).parent
 LEAVES_A_PROCESS = """
@@ -80,7 +80,7 @@ mine.unlink(missing_ok=True)
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be two users")
 @needs_mpiexec
 def test_harm_between_users_is_seen(tmp_path, monkeypatch):
-    import users
+    from tests.attack import users
 
     monkeypatch.setattr(users, "JOB", HARMFUL)
     monkeypatch.setattr(users.random.Random, "choice", lambda rng, these: these[0])
@@ -92,7 +92,7 @@ def test_harm_between_users_is_seen(tmp_path, monkeypatch):
 def test_a_lost_step_is_other_bits(tmp_path, monkeypatch):
     """The same damage, and a run that ends a step too early."""
     monkeypatch.syspath_prepend(HERE.parent / "machine")
-    import damage
+    from tests.attack import damage
 
     honest = damage.case(random.Random("1"))[1]
     assert honest(tmp_path) == []
@@ -126,7 +126,7 @@ def test_a_file_that_no_start_removes_is_seen(monkeypatch):
 
 def test_every_class_of_the_papers_can_be_attacked(tmp_path):
     """With right arguments each is made; a class that is missing needs them in library.right."""
-    import library
+    from tests.attack import library
 
     found = library.classes()
     assert {"jia.lars.LARS", "mstopk.topk.TopK", "datacache.Cache"} <= found.keys()
@@ -142,7 +142,7 @@ def test_every_class_of_the_papers_can_be_attacked(tmp_path):
 
 @pytest.mark.parametrize("fault", ["silent", "raw"])
 def test_a_wrong_argument_that_is_taken_is_seen(tmp_path, monkeypatch, fault):
-    import library
+    from tests.attack import library
 
     class Believes:
         def __init__(self, n: int) -> None:
@@ -156,7 +156,7 @@ def test_a_wrong_argument_that_is_taken_is_seen(tmp_path, monkeypatch, fault):
 
 
 def test_marks_that_are_not_earned_are_seen(tmp_path, monkeypatch):
-    import students
+    from tests.attack import students
 
     monkeypatch.setattr(students, "EARNED", {"right": 15})
     monkeypatch.setattr(students.random.Random, "choice", lambda rng, these: these[0])
@@ -170,7 +170,7 @@ def test_marks_that_are_not_earned_are_seen(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("place", ["beside its own modules", "in a path for a shell"])
 def test_what_runs_from_the_folder_is_seen(tmp_path, monkeypatch, place):
-    import places
+    from tests.attack import places
 
     if place.startswith("beside"):
         monkeypatch.setattr(places, "COMMANDS", {"--version": False})

@@ -16,14 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from damage import HARMS as OF_FILES
-from damage import special
-from fate import fate_of, judge
-from pictures import make_tree
 from PIL import Image
 
 from refgf.machine import threads
 from refgf.machine.folders import image_folder
+from tests.attack.damage import HARMS as OF_FILES
+from tests.attack.damage import special
+from tests.attack.fate import fate_of, judge
+from tests.support.pictures import make_tree
 
 NOBODY, PIXELS, RANKS = 65534, 20, 3
 MEMORY_BYTES = 1 << 30  # for images of 40 x 30 pixels

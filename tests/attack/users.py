@@ -12,10 +12,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fate import family, fate_of, judge
-
-from jobs import mpiexec
 from refgf.launch import leftovers
+from tests.attack.fate import family, fate_of, judge
+from tests.support.jobs import mpiexec
 
 NOBODY, PIDS_AHEAD, LIMIT_S = 65534, 400, 60.0
 PREFIXES = (*leftovers.PREFIXES, "refgf-scratch-")  # of lessons/lab/cache/scratch_folder.py

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fate import SENTENCE, fate_of, judge
+from tests.attack.fate import SENTENCE, fate_of, judge
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 150.0

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from boxes import RING, Box, leavings, needs_cluster, read_table, run
 
-from jobs import clean_environment
 from refgf.cluster import check, launcher
+from tests.support.boxes import RING, Box, leavings, needs_cluster, read_table, run
+from tests.support.jobs import clean_environment
 
 pytestmark = [needs_cluster, pytest.mark.long, pytest.mark.timeout(900)]
 BUSY = "import refgf.launch; from mpi4py import MPI\nwhile True: MPI.COMM_WORLD.Barrier()"

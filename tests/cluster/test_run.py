@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from boxes import RING, Box, leavings, needs_cluster, read_table, run, why_not
 
-from jobs import clean_environment, run_job
 from refgf.cluster import check, launcher, network, outside
 from refgf.cluster.settings import Settings
+from tests.support.boxes import RING, Box, leavings, needs_cluster, read_table, run, why_not
+from tests.support.jobs import clean_environment, run_job
 
 pytestmark = needs_cluster
 MPI = None if why_not() else launcher.family(launcher.find_mpiexec(None))

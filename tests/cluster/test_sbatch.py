@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from jobs import ROOT, clean_environment, needs_mpiexec
+from tests.support.jobs import ROOT, clean_environment, needs_mpiexec
 
 pytestmark = [needs_mpiexec, pytest.mark.skipif(not shutil.which("bash"), reason="no bash")]
 SRUN = """#!/bin/sh

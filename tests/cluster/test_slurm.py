@@ -4,11 +4,11 @@ import json
 import sys
 
 import pytest
-from boxes import needs_cluster
-from slurm_box import submit, why_not
 
-from jobs import clean_environment
 from refgf.cluster import check, launcher
+from tests.support.boxes import needs_cluster
+from tests.support.jobs import clean_environment
+from tests.support.slurm_box import submit, why_not
 
 pytestmark = [needs_cluster, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
 TWO_EACH = "--ntasks-per-node=2"

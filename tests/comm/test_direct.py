@@ -2,7 +2,12 @@
 
 import numpy as np
 import pytest
-from comm_cases import (
+
+from refgf.comm import direct, ring, schedule
+from refgf.comm.replay import check, replay
+from refgf.comm.slices import length, slices
+from refgf.oracle.definitions import direct_allreduce
+from tests.support.comm_cases import (
     WIRES,
     assert_bits_everywhere,
     assert_counted_costs,
@@ -10,11 +15,6 @@ from comm_cases import (
     same_bits,
     sizes_of,
 )
-
-from refgf.comm import direct, ring, schedule
-from refgf.comm.replay import check, replay
-from refgf.comm.slices import length, slices
-from refgf.oracle.definitions import direct_allreduce
 
 
 @pytest.mark.parametrize("dtype, wire", WIRES)

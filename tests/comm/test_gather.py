@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from comm_cases import order_sensitive
 
 from refgf.comm import gather, ring
 from refgf.comm.replay import replay
 from refgf.comm.slices import length, slices
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
+from tests.support.comm_cases import order_sensitive
 
 
 def test_groups_gather_at_the_same_time(on_ranks):

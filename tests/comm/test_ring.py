@@ -2,14 +2,6 @@
 
 import numpy as np
 import pytest
-from comm_cases import (
-    WIRES,
-    assert_bits_everywhere,
-    assert_counted_costs,
-    order_sensitive,
-    same_bits,
-    sizes_of,
-)
 
 from refgf.comm import ring
 from refgf.comm.replay import check, replay
@@ -17,6 +9,14 @@ from refgf.comm.schedule import Step, execute
 from refgf.comm.slices import length, slices
 from refgf.machine import threads
 from refgf.oracle.definitions import ring_allreduce
+from tests.support.comm_cases import (
+    WIRES,
+    assert_bits_everywhere,
+    assert_counted_costs,
+    order_sensitive,
+    same_bits,
+    sizes_of,
+)
 
 
 @pytest.mark.parametrize("dtype, wire", WIRES)

@@ -2,18 +2,18 @@
 
 import numpy as np
 import pytest
-from comm_cases import (
+
+from refgf.comm import tree
+from refgf.comm.replay import check
+from refgf.comm.schedule import execute
+from refgf.machine import threads
+from tests.support.comm_cases import (
     WIRES,
     assert_bits_everywhere,
     assert_counted_costs,
     sizes_of,
     tree_sum,
 )
-
-from refgf.comm import tree
-from refgf.comm.replay import check
-from refgf.comm.schedule import execute
-from refgf.machine import threads
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")  # inf - inf, if too large for the wire type

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from jobs import needs_mpiexec, run_job
+from tests.support.jobs import needs_mpiexec, run_job
 
 PROGRAM = """
 import refgf.launch

@@ -7,12 +7,12 @@ import inspect
 
 import numpy as np
 import pytest
-from fake_cuda_c import needs_a_compiler
-from fake_cupy import Array, installed
 
 from refgf import engine
 from refgf.engine import fused
 from refgf.engine.fused_gpu import KERNELS
+from tests.support.fake_cuda_c import needs_a_compiler
+from tests.support.fake_cupy import Array, installed
 
 pytestmark = needs_a_compiler
 

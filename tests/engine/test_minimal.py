@@ -3,13 +3,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from convolutions import build, by_definition
-from differences import assert_layer, bind_random, workspace
-from networks import batch, resnet50_step, small, small_resnet50
 
 from refgf.engine.minimal import MinimalConvolution, minimal_filtering, transforms
 from refgf.nn.conv import Convolution, Filters
 from refgf.nn.workspace import Workspace
+from tests.support.convolutions import build, by_definition
+from tests.support.differences import assert_layer, bind_random, workspace
+from tests.support.networks import batch, resnet50_step, small, small_resnet50
 
 # images, height, width, channels, outputs, kernel, stride, padding
 # A tile has 2 rows for 3 x 3 kernels, 4 rows for 5 x 5 ones.

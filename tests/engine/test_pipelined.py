@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from comm_cases import WIRES, order_sensitive, same_bits, sizes_of
 
 from refgf.comm import direct, ring, tree
 from refgf.comm.replay import check, replay
@@ -13,6 +12,7 @@ from refgf.machine import threads
 from refgf.machine.trace import TracedComm
 from refgf.papers.jia import hierarchical
 from refgf.papers.jia.doubling import halving_doubling, recursive_doubling
+from tests.support.comm_cases import WIRES, order_sensitive, same_bits, sizes_of
 
 ALGORITHMS = [ring.allreduce, recursive_doubling, halving_doubling, tree.allreduce]
 SETTINGS = [(40, 1), (100, 3), (None, 4)]  # segment_bytes, depth

@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 import pytest
-from comm_cases import WIRES, order_sensitive, same_bits, sizes_of
 
 from refgf.comm import direct
 from refgf.comm.replay import replay
@@ -14,6 +13,7 @@ from refgf.engine import shared
 from refgf.engine.shared import SharedMemory
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
+from tests.support.comm_cases import WIRES, order_sensitive, same_bits, sizes_of
 
 SETTINGS = [(8, 0), (72, 0), (400, 100), (1 << 16, 1 << 16)]  # segment_bytes, short_bytes
 

@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from comm_cases import order_sensitive, same_bits, sizes_of
 
-from jobs import needs_mpiexec, run_job
 from refgf.comm import ring
 from refgf.comm.replay import replay
 from refgf.comm.schedule import collective
@@ -13,6 +11,8 @@ from refgf.engine.pipelined import pipelined
 from refgf.engine.sleeping import SleepingComm, sleeping
 from refgf.machine.trace import TracedComm
 from refgf.oracle.definitions import ring_traffic
+from tests.support.comm_cases import order_sensitive, same_bits, sizes_of
+from tests.support.jobs import needs_mpiexec, run_job
 
 
 def test_a_ring_is_the_same_ring(on_ranks):

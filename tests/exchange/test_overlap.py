@@ -6,8 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from jobs import needs_mpiexec, run_job
 from refgf.exchange.overlap import AtOnce, CommunicationThread
+from tests.support.jobs import needs_mpiexec, run_job
 
 
 def test_calls_run_in_order_in_another_thread():

@@ -7,11 +7,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import golden
 import pytest
 
 from refgf.oracle.judge.implementations import Command
 from refgf.oracle.judge.verify import verify
+from tests.support import golden
 
 HERE = Path(__file__).parent
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")

@@ -1,22 +1,16 @@
 """Fixtures of the GPU tests.
 
 A test that takes `cupy` runs twice: on a GPU, where there is one, and on the CPU with the stand-in
-of tests/helpers/fake_cupy.py. A machine without a GPU then finds at least mistakes in the tests.
+of tests/support/fake_cupy.py. A machine without a GPU then finds at least mistakes in the tests.
 """
-
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_cuda_c import needs_a_compiler
-from fake_cupy import installed
-from usable import why_no_gpu
 
 from refgf.engine import staging
-
-TESTS = Path(__file__).resolve().parents[1]
-sys.path += [str(TESTS / "exchange"), str(TESTS / "training")]  # data and bodies of their tests
+from tests.gpu.usable import why_no_gpu
+from tests.support.fake_cuda_c import needs_a_compiler
+from tests.support.fake_cupy import installed
 
 SPIN = """
 extern "C" __global__ void spin(long long n) {

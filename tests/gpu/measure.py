@@ -1,15 +1,12 @@
 """What the GPU's benchmarks share: sides that take turns, and the file of their ratios."""
 
 import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "speed"))
-import benchmark  # noqa: E402, F401  for those that import this
-import judge  # noqa: E402, F401
+from tests.speed import benchmark, judge  # noqa: F401  for those that import this
 
 TURNS = 10
 WARM_UP = 3  # the first turns compile kernels and fill memory pools

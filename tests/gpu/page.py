@@ -3,10 +3,9 @@
 import json
 from pathlib import Path
 
-from measure import judge
-from perform import FAILED, OK, SKIPPED
-
 from refgf.device import module
+from tests.gpu.measure import judge
+from tests.gpu.perform import FAILED, OK, SKIPPED
 
 LAST_LINES = 30  # of a failed part's output
 NO_BAR = "-"

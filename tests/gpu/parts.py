@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from usable import why_no_device_pointers, why_no_torch
+from tests.gpu.usable import why_no_device_pointers, why_no_torch
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ["-m", "pytest", "tests/gpu", "-rs", "-k", "not stand-in", "--timeout=60"]

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from measure import benchmark
-from parts import FOLDER, RATIOS, ROOT, Part
+from tests.gpu.measure import benchmark
+from tests.gpu.parts import FOLDER, RATIOS, ROOT, Part
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 PATIENCE_S = 5  # between asking a command to end, and ending it

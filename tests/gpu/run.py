@@ -15,11 +15,11 @@ import sys
 import time
 from pathlib import Path
 
-import page
-from measure import benchmark, judge
-from parts import ALONE, LESSONS, ROOT
-from perform import FAILED, perform
-from usable import why_no_gpu
+from tests.gpu import page
+from tests.gpu.measure import benchmark, judge
+from tests.gpu.parts import ALONE, LESSONS, ROOT
+from tests.gpu.perform import FAILED, perform
+from tests.gpu.usable import why_no_gpu
 
 LIMIT_S = 570  # of all parts; what still runs then is ended, which takes seconds
 AT_A_TIME = 3  # lessons

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
-from measure import TURNS, alternate, judge, over, save
+from tests.gpu.measure import TURNS, alternate, judge, over, save
 from mpi4py import MPI
 
 from refgf import device

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
-from measure import TURNS, alternate, judge, over, save
 
 from refgf import device, engine
 from refgf.engine.fused_gpu import KERNELS
 from refgf.engine.residual import FusedResidual
 from refgf.exchange.momentum_correction import CSCSettings, Residual
 from refgf.exchange.pool import Pool
+from tests.gpu.measure import TURNS, alternate, judge, over, save
 
 N = 62_000_000  # AlexNet's gradients
 IMAGES = (128, 55, 55, 96)  # of AlexNet's first pooling

@@ -12,13 +12,10 @@ One precision a process, because CuPy reads CUPY_TF32 once. Not yet run on a GPU
 import argparse
 import os
 import statistics
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
-from measure import TURNS, alternate, judge, over, save
 
 import refgf.engine  # noqa: F401  the CUDA kernels
 from refgf import device
@@ -26,9 +23,7 @@ from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
 from refgf.papers.resnet50.resnet50 import BLOCKS, STEM_CHANNELS, ResNet50
-
-# test_nn_torch.py and test_resnet50_torch.py have the same networks from PyTorch's layers
-sys.path.append(str(Path(__file__).resolve().parents[1] / "baselines"))
+from tests.gpu.measure import TURNS, alternate, judge, over, save
 
 CLASSES = 1000
 PRECISIONS = {"float32": "float32", "tf32": "float32", "float16": "float16"}  # and their types
@@ -124,10 +119,10 @@ def torch_step(case: Case, precision: str, where: str) -> Callable[[], None]:
 def torch_network(network):
     """The same network from PyTorch's own layers."""
     if isinstance(network, AlexNet):
-        from test_nn_torch import torch_alexnet
+        from tests.baselines.test_nn_torch import torch_alexnet
 
         return torch_alexnet(network)
-    from test_resnet50_torch import TorchResNet50
+    from tests.baselines.test_resnet50_torch import TorchResNet50
 
     filters = [network.scaled(STEM_CHANNELS * 2**stage) for stage in range(len(BLOCKS))]
     return TorchResNet50(CLASSES, filters)

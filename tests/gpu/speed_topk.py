@@ -11,10 +11,10 @@ import statistics
 import sys
 
 import numpy as np
-from measure import TURNS, alternate, judge, save
 
 from refgf import device
 from refgf.papers.mstopk.topk import keep_count, mstopk
+from tests.gpu.measure import TURNS, alternate, judge, save
 
 N = 62_000_000  # AlexNet's gradients
 PERCENT = (0.1, 1)

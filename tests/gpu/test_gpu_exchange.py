@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from tiny import SPECS, N
-from topk_cases import FAMILIES, data
 
 from refgf import device
 from refgf.comm import gather
@@ -17,6 +15,8 @@ from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale
 from refgf.oracle.definitions import same_bits
 from refgf.papers.mstopk.topk import TopK, exact_top_k, mstopk
+from tests.support.tiny import SPECS, N
+from tests.support.topk_cases import FAMILIES, data
 
 
 def on_both(on_ranks, body, cupy) -> None:

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from gpu_cases import NETWORKS, one_step
 
 from refgf import device
 from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
+from tests.support.gpu_cases import NETWORKS, one_step
 
 
 @pytest.mark.parametrize("kind, options", NETWORKS, ids=str)

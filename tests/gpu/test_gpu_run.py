@@ -14,17 +14,15 @@ import types
 import uuid
 from pathlib import Path
 
-import parts
-import perform
 import pytest
-import usable
-from fake_cuda_c import needs_a_compiler
-from fake_cupy import installed
-from measure import judge
-from parts import FOLDER, RATIOS, ROOT, Part
-from usable import why_no_gpu
 
-from jobs import MARK, clean_environment, mpiexec, needs_mpiexec, processes
+from tests.gpu import parts, perform, usable
+from tests.gpu.measure import judge
+from tests.gpu.parts import FOLDER, RATIOS, ROOT, Part
+from tests.gpu.usable import why_no_gpu
+from tests.support.fake_cuda_c import needs_a_compiler
+from tests.support.fake_cupy import installed
+from tests.support.jobs import MARK, clean_environment, mpiexec, needs_mpiexec, processes
 
 # not `import run`: tests/speed has a run.py too
 spec = importlib.util.spec_from_file_location("gpu_run", Path(__file__).with_name("run.py"))
@@ -32,7 +30,7 @@ gpu_run = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(gpu_run)
 
 HERE = Path(__file__).resolve().parent
-HELPERS = HERE.parent / "helpers"
+AS_CUPY = HERE.parent / "support" / "as_cupy"
 HELD = judge.compared("held", [0.9], [1.0])
 MISSED = judge.compared("missed", [1.2], [1.0])
 NO_BAR = {key: value for key, value in HELD.items() if key != "wanted"} | {"name": "no bar"}
@@ -242,11 +240,11 @@ def test_what_it_started_ends_with_it(mark, tmp_path, number):
     code = (
         "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(1)); "
         "signal.signal(signal.SIGINT, signal.default_int_handler); "  # a job in the background
-        "from parts import Part; from perform import perform; "
+        "from tests.gpu.parts import Part; from tests.gpu.perform import perform; "
         "hangs = Part('hangs', ['-c', 'import time; time.sleep(60)'], 60); "
         "print(list(perform([hangs], '', time.monotonic() + 60)))"
     )
-    environment = os.environ | {"PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
     environment |= {"TMPDIR": str(tmp_path)}
     job = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
     wait(lambda: len(processes(mark)) == 2)
@@ -279,7 +277,7 @@ def test_the_parts_are_what_they_say():
 
 
 def test_networks_and_precisions_are_those_of_the_benchmark():
-    from speed_networks import CASES, PRECISIONS
+    from tests.gpu.speed_networks import CASES, PRECISIONS
 
     assert set(CASES) == set(parts.NETWORKS) and tuple(PRECISIONS) == parts.PRECISIONS
 
@@ -289,7 +287,7 @@ def test_networks_and_precisions_are_those_of_the_benchmark():
 @pytest.mark.parametrize("name", ["doctor", "lesson 01 on 1 rank", "lesson 01 on 2 ranks"])
 def test_a_real_part_on_the_stand_in(checked, monkeypatch, name):
     """The command starts, finds CuPy and runs to its end."""
-    shims = f"{HELPERS / 'as_cupy'}{os.pathsep}{HELPERS}"
+    shims = str(AS_CUPY)
     for variable in clean_environment().keys() ^ os.environ.keys():
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PYTHONPATH", f"{shims}{os.pathsep}{clean_environment()['PYTHONPATH']}")

@@ -6,17 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import speed_kernels
-import speed_networks
-import speed_topk
-from fake_cuda_c import needs_a_compiler
-from measure import judge
 
-from jobs import ROOT, needs_mpiexec, run_job
+from tests.gpu import speed_kernels, speed_networks, speed_topk
+from tests.gpu.measure import judge
+from tests.support.fake_cuda_c import needs_a_compiler
+from tests.support.jobs import ROOT, needs_mpiexec, run_job
 
 HERE = Path(__file__).resolve().parent
-HELPERS = HERE.parent / "helpers"
-STAND_IN = os.pathsep.join(map(str, [ROOT, HERE, HELPERS / "as_cupy", HELPERS]))
+STAND_IN = os.pathsep.join([ROOT, os.path.join(ROOT, "tests", "support", "as_cupy")])
 
 
 @pytest.fixture
@@ -68,7 +65,7 @@ def test_kernels(cupy):
 
 
 ALLREDUCE = """
-import speed_allreduce
+from tests.gpu import speed_allreduce
 from mpi4py import MPI
 if {wrong}:
     speed_allreduce.MAKERS["MPI"] = lambda comm: lambda x: None

@@ -2,9 +2,6 @@
 
 import numpy as np
 import pytest
-from gpu_cases import SETTINGS, train
-from sgd_cases import RATES, data, run, same_bits
-from stacks import new_flow
 
 from refgf import device
 from refgf.exchange.precision import LossScale
@@ -12,6 +9,9 @@ from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
 from refgf.papers.jia.lars import LARS
 from refgf.training.sgd import MomentumSGD
+from tests.support.gpu_cases import SETTINGS, train
+from tests.support.sgd_cases import RATES, data, run, same_bits
+from tests.support.stacks import new_flow
 
 
 def on_both(cupy, optimizer, dtype, **options):

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-import gains
 import pytest
 
+from docs.tools import gains
 from kit import claims
 from kit.claims import FAILS, HOLDS, NOISE, NOT_MEASURED, Claim
 
@@ -93,13 +93,13 @@ def test_a_reversed_claim_is_noticed(claimed):
 def test_gains_in_the_readme_are_those_of_the_figures():
     text = gains.README.read_text()
     assert all(mark in text for mark in gains.MARKS)
-    assert gains.with_table(text) == text, "next: python tests/gains.py"
+    assert gains.with_table(text) == text, "next: python docs/tools/gains.py"
 
 
 def test_the_appendix_on_dilation_is_the_one_that_was_measured():
     text = (gains.ROOT / "lessons" / "teaching" / "07.md").read_text()
     assert all(mark in text for mark in gains.DILATION)
-    assert gains.with_dilation(text) == text, "next: python tests/gains.py"
+    assert gains.with_dilation(text) == text, "next: python docs/tools/gains.py"
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda file: file.stem)
@@ -107,4 +107,4 @@ def test_the_teachers_page_expects_what_the_figure_says(lesson):
     page = ROOT / "lessons" / "teaching" / f"{lesson.stem[:2]}.md"
     text = page.read_text()
     assert all(mark in text for mark in gains.EXPECTED)
-    assert gains.with_expected(text, lesson) == text, "next: python tests/gains.py"
+    assert gains.with_expected(text, lesson) == text, "next: python docs/tools/gains.py"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs import clean_environment, mpiexec, needs_mpiexec, run_job
 from lab.cache import scratch_folder
 from refgf.launch import leftovers
+from tests.support.jobs import clean_environment, mpiexec, needs_mpiexec, run_job
 
 LESSON = Path(__file__).resolve().parents[2] / "lessons" / "14_data_cache.py"
 GONE_IN_S = 5.0

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
-from fake_cuda_c import needs_a_compiler
-from fake_cupy import installed
 
-from jobs import run_job
 from kit import axes, gpu
 from kit.run import Run
 from lab.performance import layer_limits, picture
 from refgf.machine import threads
 from refgf.nn.network import Network
+from tests.support.fake_cuda_c import needs_a_compiler
+from tests.support.fake_cupy import installed
+from tests.support.jobs import run_job
 
 LESSONS = sorted((Path(__file__).resolve().parents[2] / "lessons").glob("[0-9][0-9]_*.py"))
 SHORT = "01", "04", "10"  # seconds each

@@ -3,9 +3,10 @@
 import itertools
 from pathlib import Path
 
-import gains
 import matplotlib
 import pytest
+
+from docs.tools import gains
 
 matplotlib.use("Agg")
 

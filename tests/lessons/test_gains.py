@@ -2,9 +2,9 @@
 
 import json
 
-import gains
 import pytest
 
+from docs.tools import gains
 from kit.claims import Claim
 
 LESSONS = sorted((gains.ROOT / "lessons").glob("[0-9][0-9]_*.py"))

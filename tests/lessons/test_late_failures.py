@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 
 import pytest
-from pictures import make_tree
 
-from jobs import run_job
+from tests.support.jobs import run_job
+from tests.support.pictures import make_tree
 
 LESSONS = Path(__file__).resolve().parents[2] / "lessons"
 SECONDS = 30

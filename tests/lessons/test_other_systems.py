@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import run_job
+from tests.support.jobs import run_job
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))

@@ -1,8 +1,8 @@
 """Numbers of two figures that look as if they could not both hold: the caption says why."""
 
-import gains
 import pytest
 
+from docs.tools import gains
 from lab.csc import picture as csc
 from lab.large_batch import picture as large_batch
 from lab.lazy import picture as lazy

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import needs_mpiexec, run_job
+from tests.support.jobs import needs_mpiexec, run_job
 
 LESSON = Path(__file__).resolve().parents[2] / "lessons" / "07_gradientflow.py"
 SMALL = ["--quick", "--width", "0.03125", "--epochs", "3"]

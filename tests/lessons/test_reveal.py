@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-import gains
 import pytest
 
+from docs.tools import gains
 from kit.claims import FAILS, GAIN, NOT_MEASURED, Claim, verdicts
 from kit.reveal import COLUMNS, LINES, ROWS, Reveal, Row, short, table_of
 from kit.words import number_of_bytes, question

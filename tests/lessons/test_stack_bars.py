@@ -3,9 +3,9 @@
 from math import inf
 from types import SimpleNamespace
 
-import gains
 import pytest
 
+from docs.tools import gains
 from lab.scaling.points import short
 from lab.stack import bars, claims
 from refgf.papers.scaling.systems import stack

@@ -1,9 +1,9 @@
 """What figures have to name: algorithms without nodes, whose V100, whose ranks, which baseline."""
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from kit import axes
 from lab.csc import picture as csc
 from lab.hierarchy import picture as hierarchy

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pictures import make_tree
 
 from refgf.machine import threads
 from refgf.machine.augment import Augmentation, augmented, centre_crop, views
 from refgf.machine.digits import digits
 from refgf.machine.folders import image_folder
 from refgf.training.data import Dataset, batches
+from tests.support.pictures import make_tree
 
 N, SIZE, CROP = 40, 9, 6
 

@@ -4,7 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from checkpoint_cases import (
+
+from refgf.machine import checkpoint, checkpoint_state, threads
+from refgf.machine.checkpoint import Checkpoints
+from refgf.papers.signsgd.signsgd import SignSGD
+from tests.support.checkpoint_cases import (
     CSC,
     STACKS,
     advance,
@@ -15,11 +19,7 @@ from checkpoint_cases import (
     resumed,
     save_on_threads,
 )
-from tiny import N, Prescribed
-
-from refgf.machine import checkpoint, checkpoint_state, threads
-from refgf.machine.checkpoint import Checkpoints
-from refgf.papers.signsgd.signsgd import SignSGD
+from tests.support.tiny import N, Prescribed
 
 
 @pytest.mark.filterwarnings("ignore:overflow")  # of float16: such a step is skipped

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from checkpoint_cases import resumed, save_on_threads
 
 from refgf.machine.checkpoint_files import write_manifest
+from tests.support.checkpoint_cases import resumed, save_on_threads
 
 SEED, FLIPS = 22, 400
 FILES = ("manifest.json", "shared.safetensors", "rank0.safetensors", "rank1.safetensors")

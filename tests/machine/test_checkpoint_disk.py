@@ -5,7 +5,10 @@ import resource
 import shutil
 
 import pytest
-from checkpoint_cases import (
+
+from refgf.machine import threads
+from refgf.machine.checkpoint import CheckpointNotWritten, Checkpoints
+from tests.support.checkpoint_cases import (
     CSC,
     advance,
     bits,
@@ -16,9 +19,6 @@ from checkpoint_cases import (
     save_on_threads,
     saved,
 )
-
-from refgf.machine import threads
-from refgf.machine.checkpoint import CheckpointNotWritten, Checkpoints
 
 
 def test_a_full_disk_on_one_rank_ends_no_run_and_loses_nothing(on_ranks, tmp_path, monkeypatch):

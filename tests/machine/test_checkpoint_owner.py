@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from checkpoint_cases import CSC, advance, names, new_flow, resumed, save_on_threads
 
 from refgf.machine import checkpoint_owner, threads
 from refgf.machine.checkpoint import CheckpointNotWritten, Checkpoints
+from tests.support.checkpoint_cases import CSC, advance, names, new_flow, resumed, save_on_threads
 
 OTHER_JOB = """
 import sys, checkpoint_cases

@@ -4,12 +4,12 @@ import os
 
 import numpy as np
 import pytest
-from pictures import bad_files, make_tree, photo, special_files, write
 from PIL import ImageFile
 
 from refgf.machine import folders, images, threads
 from refgf.machine.folders import image_folder
 from refgf.training.data import batches
+from tests.support.pictures import bad_files, make_tree, photo, special_files, write
 
 
 @pytest.fixture

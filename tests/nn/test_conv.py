@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from convolutions import build, by_definition
-from differences import assert_layer, bind_random
 
 from refgf.nn.conv import Convolution
+from tests.support.convolutions import build, by_definition
+from tests.support.differences import assert_layer, bind_random
 
 # images, height, width, channels, outputs, kernel, stride, padding
 # The first six differ; pixels are left over.

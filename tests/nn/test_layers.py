@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from differences import assert_layer, bind_random, workspace
 
 from refgf.nn.layers import Dropout, FullyConnected, ReLU
+from tests.support.differences import assert_layer, bind_random, workspace
 
 SPLITS = [(None, 1), (1, 1), (2, 1), (None, 2), (2, 3)]  # images_per_block, threads
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from differences import assert_layer, workspace
 
 from refgf.nn.local_response import LocalResponseNorm
+from tests.support.differences import assert_layer, workspace
 
 SHAPE = (5, 4, 3, 7)  # images, height, width, channels
 SPLITS = [(None, 1), (1, 1), (3, 1), (None, 2), (2, 3)]  # images_per_block, threads

@@ -2,9 +2,9 @@ import math
 
 import numpy as np
 import pytest
-from differences import assert_gradient
 
 from refgf.nn.loss import softmax_cross_entropy
+from tests.support.differences import assert_gradient
 
 LOGITS = np.random.default_rng(0).standard_normal((5, 7)) * 3
 LABELS = np.array([3, 0, 6, 3, 1])

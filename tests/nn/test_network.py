@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from differences import LIMIT, STEP, central_difference, workspace
-from networks import NORMALIZATIONS, batch, bound, small
 
 from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
+from tests.support.differences import LIMIT, STEP, central_difference, workspace
+from tests.support.networks import NORMALIZATIONS, batch, bound, small
 
 SPLITS = [
     ("batch", (None, 1)),

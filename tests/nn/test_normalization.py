@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from differences import assert_layer, bind_random, workspace
 
 from refgf.nn.normalization import BatchNorm
 from refgf.nn.workspace import Workspace
+from tests.support.differences import assert_layer, bind_random, workspace
 
 SHAPE = (5, 4, 3, 7)  # images, height, width, channels
 SPLITS = [(None, 1), (1, 1), (3, 1), (None, 2), (2, 3)]  # images_per_block, threads

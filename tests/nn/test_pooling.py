@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from differences import assert_layer, workspace
 
 from refgf.nn.pooling import MaxPool
 from refgf.ops import in_windows
+from tests.support.differences import assert_layer, workspace
 
 # images, height, width, channels, kernel, stride
 CASES = [

@@ -1,7 +1,8 @@
 """Commands that a test runs in its own process do not read the golden cases again each time."""
 
 import pytest
-from golden import cases_of
+
+from tests.support.golden import cases_of
 
 
 @pytest.fixture(autouse=True)

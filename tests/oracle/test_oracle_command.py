@@ -12,7 +12,6 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from golden import CASES, golden_case
 
 import refgf.oracle
 from refgf.oracle.__main__ import main
@@ -20,6 +19,7 @@ from refgf.oracle.judge import report, scratch
 from refgf.oracle.judge.cases import load_folder, save_tensors
 from refgf.oracle.judge.implementations import Command, Files, PythonModule
 from refgf.oracle.judge.verify import verify, verify_case
+from tests.support.golden import CASES, golden_case
 
 RINGS = [case for case in CASES if case.function == "ring_allreduce"]
 

@@ -2,10 +2,8 @@
 
 import types
 
-import faults
 import numpy as np
 import pytest
-from golden import CASES
 
 from refgf.oracle import definitions
 from refgf.oracle.__main__ import main
@@ -15,6 +13,8 @@ from refgf.oracle.judge.verify import verify
 from refgf.oracle.reveal import report
 from refgf.oracle.reveal.search import reveal
 from refgf.oracle.seeded.generate.fresh import LARGE, large_cases
+from tests.support import faults
+from tests.support.golden import CASES
 
 DIRECT = [c for c in CASES if c.function == "direct_allreduce" and not c.arguments["wire"]]
 DIRECT = [c for c in DIRECT if c["in.x"].dtype == np.float32][:12]

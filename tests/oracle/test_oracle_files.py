@@ -10,8 +10,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from damaged import cut, flipped
-from golden import golden_case, golden_file
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import same_bits
@@ -22,6 +20,8 @@ from refgf.oracle.judge.trace import check_trace, read_trace
 from refgf.oracle.judge.untrusted import BadFile, parse_json
 from refgf.oracle.judge.verify import verify_case
 from refgf.oracle.seeded.generate.families import make
+from tests.support.damaged import cut, flipped
+from tests.support.golden import golden_case, golden_file
 
 ARRAYS = {
     "a": np.arange(6, dtype=np.float32).reshape(2, 3),

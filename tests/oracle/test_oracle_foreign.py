@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from golden import golden_case
 
 from refgf.oracle.__main__ import main
 from refgf.oracle.judge import implementations
 from refgf.oracle.judge.isolation import IsolatedModule
+from tests.support.golden import golden_case
 
 ONE = "ring-p3-n9-float32-sensitive"
 RIGHT = "from refgf.oracle.definitions import *\n"

@@ -4,10 +4,7 @@ import json
 import sys
 
 import numpy as np
-import own
 import pytest
-from own import joined, ranks_of, supported
-from test_oracle_own import NOT_IMPLEMENTED, WITH_RANKS
 
 from refgf.machine import threads
 from refgf.oracle import definitions
@@ -17,6 +14,9 @@ from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.verify import verify, verify_case
 from refgf.oracle.seeded.generate.fresh import DRAWN, fresh_cases
+from tests.oracle.test_oracle_own import NOT_IMPLEMENTED, WITH_RANKS
+from tests.support import own
+from tests.support.own import joined, ranks_of, supported
 
 ONE_SUM = "from refgf.oracle.definitions import ring_allreduce as ring\nimport numpy as np\n"
 ONLY_PUBLIC = {  # right for every golden case

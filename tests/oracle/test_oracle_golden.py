@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from golden import CASES
 
 from refgf.oracle.definitions import same_bits
 from refgf.oracle.judge.cases import GOLDEN, load_folder, save_folder
@@ -10,6 +9,7 @@ from refgf.oracle.judge.comparison import judge_bits
 from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.seeded.generate import golden_cases
 from refgf.oracle.seeded.generate.families import inputs, random_source, require
+from tests.support.golden import CASES
 
 
 def test_the_generator_makes_the_golden_cases():

@@ -2,15 +2,15 @@
 
 from types import SimpleNamespace
 
-import golden
 import pytest
-from heat_port import DIFFERENCES, ported
 
 from refgf.oracle import definitions
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.verify import verify
 from refgf.oracle.seeded.generate.fresh import fresh_cases
 from refgf.oracle.seeded.mistakes import MISTAKES
+from tests.support import golden
+from tests.support.heat_port import DIFFERENCES, ported
 
 CASES = [case for case in golden.CASES if case.function.startswith("heat_")]
 NEW = [f"A{number}" for number in range(13, 21)]

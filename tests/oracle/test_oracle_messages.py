@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from golden import golden_case
 
 from refgf.oracle.definitions import on_wire, rounded_fold
 from refgf.oracle.judge.cases import GOLDEN, save_tensors
@@ -11,6 +10,7 @@ from refgf.oracle.judge.implementations import Files, PythonModule
 from refgf.oracle.judge.phases import OF_A_RANK, phases_of
 from refgf.oracle.judge.verify import verify, verify_case
 from refgf.oracle.seeded.variants import variant
+from tests.support.golden import golden_case
 
 
 def one_off(name, output, index):

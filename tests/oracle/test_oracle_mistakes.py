@@ -8,7 +8,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from golden import CASES
 
 from refgf.oracle import definitions
 from refgf.oracle.judge import diagnosis
@@ -19,6 +18,7 @@ from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.verify import verify, verify_case
 from refgf.oracle.seeded.mistakes import MISTAKES
 from refgf.oracle.seeded.variants import defined, uses, variant
+from tests.support.golden import CASES
 
 BY_NAME = {case.name: case for case in CASES}
 

@@ -1,15 +1,15 @@
 """The project's own implementation against every golden case, on threads and under MPI."""
 
 import numpy as np
-import own
 import pytest
-from golden import CASES
-from own import joined, ranks_of, supported
 
 from refgf.machine import threads
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.verify import verify_case
+from tests.support import own
+from tests.support.golden import CASES
+from tests.support.own import joined, ranks_of, supported
 
 WITH_RANKS = (
     "ring_allreduce",

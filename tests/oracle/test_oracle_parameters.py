@@ -5,13 +5,13 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from golden import CASES
 
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.verify import verify_case
 from refgf.oracle.seeded.generate.fresh import fresh_cases
 from refgf.oracle.seeded.mistakes import roundings
 from refgf.oracle.seeded.variants import variant
+from tests.support.golden import CASES
 
 WHOLE = "a whole number, of which nothing is rounded"
 BYTES = "bytes of a type of numbers, which are 2, 4 or 8"

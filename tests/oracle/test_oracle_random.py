@@ -1,11 +1,9 @@
 """No false alarm: random correct runs pass; `make test-long` tries 10,000."""
 
 import numpy as np
-import own
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from own import traced
 
 from refgf.comm import direct, ring, tree
 from refgf.comm.replay import replay
@@ -17,6 +15,8 @@ from refgf.oracle.judge.trace import check_trace
 from refgf.oracle.seeded.generate.families import FAMILIES, inputs, make
 from refgf.oracle.seeded.generate.sums import seeded_case
 from refgf.papers.jia import doubling
+from tests.support import own
+from tests.support.own import traced
 
 ALGORITHMS = {"ring": ring.allreduce, "direct": direct.allreduce}
 ranks, sizes, seeds = st.integers(1, 9), st.integers(0, 60), st.integers(0, 2**32 - 1)

@@ -4,7 +4,12 @@ import re
 
 import numpy as np
 import pytest
-from reveal_boxes import (
+
+from refgf.oracle.definitions import on_wire, ring_allreduce
+from refgf.oracle.judge.report import SPEC
+from refgf.oracle.reveal.orders import down
+from refgf.oracle.reveal.search import reveal
+from tests.support.reveal_boxes import (
     BACK,
     FOLD,
     SINGLE,
@@ -21,11 +26,6 @@ from reveal_boxes import (
     truncating,
     typed,
 )
-
-from refgf.oracle.definitions import on_wire, ring_allreduce
-from refgf.oracle.judge.report import SPEC
-from refgf.oracle.reveal.orders import down
-from refgf.oracle.reveal.search import reveal
 
 
 def calls_in_turn(*boxes):

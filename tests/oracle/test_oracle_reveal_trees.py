@@ -5,7 +5,16 @@ import time
 
 import numpy as np
 import pytest
-from reveal_boxes import (
+
+from refgf.comm import direct, ring, tree
+from refgf.oracle.definitions import ring_allreduce
+from refgf.oracle.judge.orders import ORDERS
+from refgf.oracle.reveal import report
+from refgf.oracle.reveal.orders import down, up
+from refgf.oracle.reveal.search import reveal, same_order
+from refgf.oracle.reveal.trees import from_lost, from_sizes, sizes_of, text
+from refgf.papers.jia import doubling, hierarchical
+from tests.support.reveal_boxes import (
     P,
     in_rank_order,
     one,
@@ -17,15 +26,6 @@ from reveal_boxes import (
     sums,
     typed,
 )
-
-from refgf.comm import direct, ring, tree
-from refgf.oracle.definitions import ring_allreduce
-from refgf.oracle.judge.orders import ORDERS
-from refgf.oracle.reveal import report
-from refgf.oracle.reveal.orders import down, up
-from refgf.oracle.reveal.search import reveal, same_order
-from refgf.oracle.reveal.trees import from_lost, from_sizes, sizes_of, text
-from refgf.papers.jia import doubling, hierarchical
 
 
 def blocks(p, k):

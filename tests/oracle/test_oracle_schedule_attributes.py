@@ -4,11 +4,11 @@ import json
 import xml.etree.ElementTree as ET
 
 import pytest
-from schedule_cases import block, judged_xml, report, step, verdict, xml
 
 from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.schedules import msccl, mscclpp
 from refgf.oracle.schedules.own import own_plan
+from tests.support.schedule_cases import block, judged_xml, report, step, verdict, xml
 
 ALGO = ("proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace")
 REQUIRED = [

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from schedule_cases import report, verdict
 
 from refgf.oracle.schedules import mscclpp
+from tests.support.schedule_cases import report, verdict
 
 
 def judged(first, second):

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from schedule_cases import program, report, verdict
 
 from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.schedules import msccl
 from refgf.oracle.schedules.executors import EXECUTORS
 from refgf.oracle.schedules.form import Plan, PlanStep, Port
+from tests.support.schedule_cases import program, report, verdict
 
 SENDS = {(0, 0): (1, -1, [("s", "i0", "i0"), ("s", "i0", "i0")])}
 

@@ -8,7 +8,6 @@ import tracemalloc
 from dataclasses import replace
 
 import pytest
-from damaged import cut, flipped
 
 from refgf.oracle.__main__ import main
 from refgf.oracle.judge.untrusted import BadFile
@@ -20,6 +19,7 @@ from refgf.oracle.schedules.own import OWN, own_plan
 from refgf.oracle.schedules.protobuf import field_bytes, message_bytes, number_bytes
 from refgf.oracle.schedules.verdict import VERDICTS, as_lines, judge
 from refgf.predict.cost import Link
+from tests.support.damaged import cut, flipped
 
 LINK = Link(1e-5, 1e-10)
 STEP = '<step s="0" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="{cnt}"'

@@ -7,11 +7,11 @@ import json
 import re
 
 import pytest
-from schedule_cases import report, verdict
 
 from refgf.oracle.__main__ import main
 from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.schedules import mscclpp
+from tests.support.schedule_cases import report, verdict
 
 NOP = {"name": "nop"}
 

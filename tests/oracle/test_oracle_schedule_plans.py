@@ -5,11 +5,11 @@ import re
 from dataclasses import replace
 
 import pytest
-from schedule_cases import at, back, changed, verdict
 
 from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.schedules import mscclpp
 from refgf.oracle.schedules.own import own_plan
+from tests.support.schedule_cases import at, back, changed, verdict
 
 RELAXED = {"signal": "rlxsignal", "wait": "rlxwait"}
 

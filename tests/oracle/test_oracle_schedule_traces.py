@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from schedule_cases import at, changed, in_xml, judged_xml, verdict, xml
 
 from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.schedules import chakra
@@ -11,6 +10,7 @@ from refgf.oracle.schedules.draw import table
 from refgf.oracle.schedules.form import Plan, PlanStep, Port, require_size
 from refgf.oracle.schedules.own import own_plan
 from refgf.oracle.schedules.verdict import as_lines
+from tests.support.schedule_cases import at, changed, in_xml, judged_xml, verdict, xml
 
 
 def test_an_empty_trace_and_a_huge_count_say_what_is_wrong():

@@ -4,7 +4,15 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
-from schedule_cases import (
+
+from refgf.oracle.__main__ import main
+from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.schedules import msccl
+from refgf.oracle.schedules.command import read_plan
+from refgf.oracle.schedules.form import Plan, PlanStep, Port, Span
+from refgf.oracle.schedules.own import own_plan
+from refgf.oracle.schedules.times import moved
+from tests.support.schedule_cases import (
     block,
     in_xml,
     judged_xml,
@@ -15,14 +23,6 @@ from schedule_cases import (
     without,
     xml,
 )
-
-from refgf.oracle.__main__ import main
-from refgf.oracle.judge.untrusted import BadFile
-from refgf.oracle.schedules import msccl
-from refgf.oracle.schedules.command import read_plan
-from refgf.oracle.schedules.form import Plan, PlanStep, Port, Span
-from refgf.oracle.schedules.own import own_plan
-from refgf.oracle.schedules.times import moved
 
 
 @pytest.mark.parametrize("loop", (8, 2, 0, -1))

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from schedule_cases import LINK, back, plans, report, verdict
 
 from refgf.oracle import definitions
 from refgf.oracle.__main__ import main
@@ -20,6 +19,7 @@ from refgf.oracle.schedules.times import schedule_times
 from refgf.oracle.schedules.values import Values
 from refgf.oracle.schedules.verdict import judge
 from refgf.predict.cost import ring_allreduce_s
+from tests.support.schedule_cases import LINK, back, plans, report, verdict
 
 SIZES = (1, 2, 3, 4, 5, 6, *(pytest.param(p, marks=pytest.mark.long) for p in range(7, 17)))
 

@@ -4,9 +4,7 @@ Each seed replaces one function. Small changes at random places are in tests/mut
 """
 
 import numpy as np
-import own
 import pytest
-from golden import CASES
 
 from refgf.comm import ring, schedule
 from refgf.comm.schedule import Step, local
@@ -18,6 +16,8 @@ from refgf.machine import threads
 from refgf.nn import loss
 from refgf.oracle.judge.implementations import PythonModule, Result
 from refgf.oracle.judge.verify import verify
+from tests.support import own
+from tests.support.golden import CASES
 
 
 def lost_tail(n, size):

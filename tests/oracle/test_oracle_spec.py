@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-from golden import CASES
 
 from refgf.oracle.__main__ import parser
 from refgf.oracle.definitions import CSCRunSettings, statements
@@ -17,6 +16,7 @@ from refgf.oracle.judge.verify import verify_case
 from refgf.oracle.seeded.generate.fresh import fresh_cases
 from refgf.oracle.seeded.mistakes import MISTAKES
 from refgf.oracle.seeded.variants import defined
+from tests.support.golden import CASES
 
 
 def test_every_statement_has_a_function_and_every_function_a_statement():

@@ -11,11 +11,6 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
-import step_cases
-import step_mistakes
-import step_right
-from step_subject import subject
-
 import refgf.oracle.step
 from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.step import ranks as ranks_module
@@ -25,6 +20,10 @@ from refgf.oracle.step.messages import pack, unpack
 from refgf.oracle.step.ranks import CannotJudge, Ranks
 from refgf.oracle.step.reference import in_float64
 from refgf.oracle.step.stages import Whole
+from tests.support.step import cases as step_cases
+from tests.support.step import mistakes as step_mistakes
+from tests.support.step import right as step_right
+from tests.support.step.subject import subject
 
 LONG = pytest.mark.long
 NAMES = list(step_mistakes.MISTAKES)

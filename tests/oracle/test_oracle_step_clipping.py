@@ -4,11 +4,10 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
-import step_mistakes
-from step_subject import subject
-
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.ranks import Ranks
+from tests.support.step import mistakes as step_mistakes
+from tests.support.step.subject import subject
 
 LOOP = """\
     own, optimizer = ddp(net, size), sgd(net, momentum=0.9)

@@ -7,11 +7,10 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
-from step_subject import subject
-
 from refgf.oracle.step.collectives import CollectiveCall, difference, read_calls
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.ranks import START_S, CannotJudge, Ranks
+from tests.support.step.subject import subject
 
 LONG = pytest.mark.long
 BY_SUM = """\

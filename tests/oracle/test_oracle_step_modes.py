@@ -4,10 +4,9 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
-from step_subject import filled, subject
-
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.ranks import CannotJudge, Ranks
+from tests.support.step.subject import filled, subject
 
 LOOP = """\
     FIRST

@@ -8,12 +8,11 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
-from step_subject import subject
-
 from refgf.oracle.__main__ import main
 from refgf.oracle.step import ranks as ranks_module
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.ranks import CannotJudge, Ranks
+from tests.support.step.subject import subject
 
 LONG = pytest.mark.long
 RIGHT = "    loop(net, batches, rank, size, loss)\n"

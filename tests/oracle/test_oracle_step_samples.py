@@ -5,11 +5,10 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
-from step_subject import subject
-
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.ranks import Ranks
 from refgf.oracle.step.samples import SampleFit, counts, counts_cause, named
+from tests.support.step.subject import subject
 
 LONG = pytest.mark.long
 TRAIN = """\

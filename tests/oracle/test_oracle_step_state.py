@@ -6,11 +6,10 @@ pytest.importorskip("torch", reason="PyTorch is an extra")
 
 import re
 
-import step_turns
-from step_subject import subject
-
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.ranks import CannotJudge, Ranks
+from tests.support.step import turns as step_turns
+from tests.support.step.subject import subject
 
 LONG = pytest.mark.long
 FEW = (  # of each kind

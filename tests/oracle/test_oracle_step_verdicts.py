@@ -6,10 +6,9 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
-from step_subject import subject
-
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.ranks import CannotJudge, Ranks
+from tests.support.step.subject import subject
 
 LBFGS = """\
     own, optimizer = ddp(net, size), torch.optim.LBFGS(net.parameters(), lr=0.1, max_iter=2)

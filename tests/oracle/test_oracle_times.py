@@ -5,13 +5,13 @@ import random
 import sys
 
 import numpy as np
-import own
 import pytest
-from golden import golden_case
 
 from refgf.oracle import definitions as d
 from refgf.oracle.__main__ import main
 from refgf.oracle.judge.profiles import judge
+from tests.support import own
+from tests.support.golden import golden_case
 
 U = 2.0**-53
 LINK = (3.0, 0.5, 0.25)  # binary fractions: sums are exact

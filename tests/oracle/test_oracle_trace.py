@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from own import traced
 
 from refgf.comm import direct, ring, tree
 from refgf.oracle.__main__ import main
 from refgf.oracle.definitions import slice_bounds
 from refgf.oracle.judge.trace import TraceEvent, check_trace, read_trace, write_trace
 from refgf.papers.jia import doubling
+from tests.support.own import traced
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 5, 8])

@@ -3,7 +3,6 @@
 import json
 import types
 
-import golden
 import numpy as np
 import pytest
 
@@ -13,6 +12,7 @@ from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.report import as_json, as_text
 from refgf.oracle.judge.verify import verify
 from refgf.oracle.seeded.generate.fresh import fresh_cases
+from tests.support import golden
 
 SHOWING = ("doubling-p6-n13-sensitive-wire-float16",)  # of those without `extras` in their name
 FUNCTIONS = ("doubling_allreduce", "log_phases_allreduce", "schedule_traffic")

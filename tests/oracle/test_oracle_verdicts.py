@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from golden import CASES, golden_case
 
 from refgf.oracle import definitions
 from refgf.oracle.__main__ import main
@@ -21,6 +20,7 @@ from refgf.oracle.seeded.mistakes.sparse import (
     ties_to_higher,
 )
 from refgf.oracle.seeded.variants import variant
+from tests.support.golden import CASES, golden_case
 
 RINGS = [case for case in CASES if case.function == "ring_allreduce"]
 PLAIN = "from refgf.oracle.definitions import *\n"

@@ -7,7 +7,6 @@ import types
 
 import numpy as np
 import pytest
-from golden import CASES, golden_case
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import same_bits
@@ -19,6 +18,7 @@ from refgf.oracle.judge.profiles import in_order, judge
 from refgf.oracle.judge.verify import by_statement, verify, verify_case
 from refgf.oracle.seeded.mistakes.sparse import ties_to_higher
 from refgf.oracle.seeded.variants import variant
+from tests.support.golden import CASES, golden_case
 
 RINGS = [case for case in CASES if case.function == "ring_allreduce"]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from benchmark_texts import LAST, SIZES, TAGS, nccl, osu, tagged
 
 from refgf.plan import fabric
 from refgf.plan.benchmarks import Stated
 from refgf.predict.cost import Line, Link, ring_line
+from tests.support.benchmark_texts import LAST, SIZES, TAGS, nccl, osu, tagged
 
 CASES = Path(__file__).with_name("benchmarks")
 SLOW, FAST = Link(5.3e-6, 1e-10), Link(2.1e-6, 8 / 370e9)

@@ -4,11 +4,11 @@ import re
 from random import Random
 
 import pytest
-from benchmark_texts import LAST, TAGS, nccl, osu, tagged
 
 from refgf.plan import fabric
 from refgf.plan.benchmarks import Stated
 from refgf.predict.cost import Link, ring_line
+from tests.support.benchmark_texts import LAST, TAGS, nccl, osu, tagged
 
 ALWAYS = ("mean hop of a ring", "measured on 2 hosts")  # warnings that right texts have, too
 

@@ -5,7 +5,6 @@ from math import inf
 from random import Random
 
 import pytest
-from benchmark_texts import nccl
 
 from refgf.papers.scaling.machine import Machine, save
 from refgf.papers.scaling.published import TEN_GIGABIT
@@ -13,6 +12,7 @@ from refgf.plan import fabric, report
 from refgf.plan.question import Question, ranges
 from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import Link, ring_line
+from tests.support.benchmark_texts import nccl
 
 BITS = [1 << bit for bit in range(10, 28)]
 LINK, FAST = Link(20e-6, 1e-9), Link(5e-6, 4e-11)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from benchmark_texts import nccl
 
 from refgf.plan import fabric, report
 from refgf.plan.question import Question
@@ -11,6 +10,7 @@ from refgf.plan.step_times import StepTimes
 from refgf.plan.systems import SYSTEMS
 from refgf.plan.uncertainty import planned
 from refgf.predict.cost import Line, Link, ring_line
+from tests.support.benchmark_texts import nccl
 
 FAST = Link(5e-6, 4e-11)
 

@@ -4,9 +4,8 @@ import json
 import re
 
 import pytest
-import scale
-import scale_judged
 
+from docs.tools import scale, scale_judged
 from refgf.papers.scaling import confronted
 from refgf.plan import fabric, inputs, judged, report
 from refgf.plan.question import Question
@@ -14,7 +13,7 @@ from refgf.plan.question import Question
 
 def test_the_page_is_not_stale():
     text = scale.PAGE.read_text()
-    assert scale.page() == text, "next: python tests/scale.py"
+    assert scale.page() == text, "next: python docs/tools/scale.py"
     header = re.findall(r"^\| (\w+)[^\n]*\n\| ---", text, flags=re.M)
     assert header == ["predicted"] * 8 + ["measured", "published"]
 

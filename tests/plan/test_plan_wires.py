@@ -6,8 +6,8 @@ Both divide a link's bandwidth fairly. Bar: 1 %.
 import shutil
 
 import pytest
-import scale
 
+from docs.tools import scale
 from refgf.comm import direct, ring, tree
 from refgf.comm.schedule import Step
 from refgf.papers.jia import doubling

@@ -6,13 +6,13 @@ Its limits, and a dumber simulation in small ticks.
 from math import inf
 
 import pytest
-from groups_of import groups_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refgf.predict.cost import Line
 from refgf.predict.fit import kept_share
 from refgf.predict.timeline import eager, lazy, one_call, predict
+from tests.support.groups_of import groups_of
 
 GRADIENTS = [(1.0, 10), (3.0, 20), (4.0, 5)]
 

@@ -5,7 +5,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from site_links import pages_of
+
+from tests.support.site_links import pages_of
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = ("http://127.0.0.1", "file:", "data:")  # what a page may ask

@@ -4,8 +4,6 @@ import json
 import random
 
 import pytest
-from damaged import cut, flipped
-from schedule_files import allgather_xml, asked, other_bits_xml, own_xml
 
 from refgf.oracle.schedules.form import LARGEST_FILE
 from refgf.oracle.schedules.order import Graph
@@ -13,6 +11,8 @@ from refgf.oracle.schedules.own import own_plan
 from refgf.oracle.schedules.times import schedule_times
 from refgf.predict.cost import Link
 from refgf.site import dropped, player
+from tests.support.damaged import cut, flipped
+from tests.support.schedule_files import allgather_xml, asked, other_bits_xml, own_xml
 
 RING = own_xml("ring", 4)
 

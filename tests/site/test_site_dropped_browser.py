@@ -9,10 +9,9 @@ import pytest
 
 pytest.importorskip("markdown_it", reason="pip install -e '.[site]'")
 
-from schedule_files import allgather_xml, asked, other_bits_xml, own_xml
-
 from refgf.site import player, pyodide
 from refgf.site.dropped import answer
+from tests.support.schedule_files import allgather_xml, asked, other_bits_xml, own_xml
 
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"

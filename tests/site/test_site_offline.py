@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from site_links import broken_links, pages_of
+
+from tests.support.site_links import broken_links, pages_of
 
 pytest.importorskip("markdown_it", reason="pip install -e '.[site]'")
 pytest.importorskip("pygments", reason="pip install -e '.[site]'")

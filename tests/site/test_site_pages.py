@@ -7,7 +7,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import pytest
-from site_links import broken_links
+
+from tests.support.site_links import broken_links
 
 pytest.importorskip("markdown_it", reason="pip install -e '.[site]'")
 pytest.importorskip("pygments", reason="pip install -e '.[site]'")

@@ -27,10 +27,10 @@ import sys
 import time
 from pathlib import Path
 
-import benchmark
+from tests.speed import benchmark
 import numpy as np
 from mpi4py import MPI
-from other_job import gloo, open_mpi, row
+from tests.speed.other_job import gloo, open_mpi, row
 
 from refgf.comm import ring
 from refgf.comm.schedule import execute

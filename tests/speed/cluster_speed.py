@@ -19,9 +19,9 @@ import sys
 import time
 from pathlib import Path
 
-import benchmark
-from gradientflow_speed import no_cluster
-from judge import bar, compared, worst, written
+from tests.speed import benchmark
+from tests.speed.gradientflow_speed import no_cluster
+from tests.speed.judge import bar, compared, worst, written
 
 HERE = Path(__file__).resolve().parent
 NODES, RATE = 4, "1gbit"

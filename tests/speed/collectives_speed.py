@@ -16,10 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-import benchmark
+from tests.speed import benchmark
 import numpy as np
-from gradientflow_speed import no_cluster
-from judge import bar
+from tests.speed.gradientflow_speed import no_cluster
+from tests.speed.judge import bar
 
 from refgf.machine.units import parse_rate
 from refgf.papers.mstopk.topk import keep_count, mstopk

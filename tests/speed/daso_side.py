@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
-from waiting import WaitingNetwork
+from tests.speed.waiting import WaitingNetwork
 
 from refgf.papers.jia import hierarchical
 from refgf.engine.sleeping import sleeping

@@ -16,9 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import benchmark
-from gradientflow_speed import no_cluster
-from judge import bar
+from tests.speed import benchmark
+from tests.speed.gradientflow_speed import no_cluster
+from tests.speed.judge import bar
 
 SIDE = Path(__file__).resolve().parent / "daso_side.py"
 MOST = 0.75  # of the time of an epoch

@@ -17,9 +17,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import benchmark
-from gradientflow_speed import no_cluster
-from judge import bar
+from tests.speed import benchmark
+from tests.speed.gradientflow_speed import no_cluster
+from tests.speed.judge import bar
 
 HERE = Path(__file__).resolve().parent
 FACTORS = ("500mbit", "1gbit")  # K = 112 and 56

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
-from waiting import WaitingNetwork
+from tests.speed.waiting import WaitingNetwork
 
 from refgf.engine.pipelined import pipelined_ring_allreduce
 from refgf.engine.residual import FusedResidual

@@ -21,8 +21,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import benchmark
-from judge import bar
+from tests.speed import benchmark
+from tests.speed.judge import bar
 
 from refgf.machine.meter import ExposedTime
 from refgf.predict.cost import Line

@@ -13,9 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import benchmark
-from gradientflow_speed import no_cluster
-from judge import bar
+from tests.speed import benchmark
+from tests.speed.gradientflow_speed import no_cluster
+from tests.speed.judge import bar
 
 ROOT = Path(__file__).resolve().parents[2]
 RATES = ("100mbit", 1500), ("1gbit", 1500), ("2.5gbit", 1500), ("5gbit", 1500), ("5gbit", 9000)

@@ -22,9 +22,9 @@ import tempfile
 import time
 from pathlib import Path
 
-import benchmark
+from tests.speed import benchmark
 import numpy as np
-from nn_speed import refgf_side
+from tests.speed.nn_speed import refgf_side
 from PIL import Image
 from threadpoolctl import threadpool_limits
 

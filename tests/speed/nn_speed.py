@@ -33,8 +33,8 @@ import sys
 import time
 from pathlib import Path
 
-import benchmark
-from kernels import of_numpy, of_torch
+from tests.speed import benchmark
+from tests.speed.kernels import of_numpy, of_torch
 
 CASES = [(16, 1, "none"), (64, 2, "none"), (16, 1, "batch")]  # batch, threads, normalization
 SIDES = ("refgf", "plain", "torch")
@@ -246,8 +246,7 @@ def matmul_rate(library, n=2048):
 def torch_side(batch, threads, normalization):
     import torch
 
-    sys.path.append(str(Path(__file__).resolve().parents[1] / "baselines"))
-    from test_nn_torch import torch_alexnet
+    from tests.baselines.test_nn_torch import torch_alexnet
 
     from refgf.nn.alexnet import AlexNet
 

@@ -21,7 +21,7 @@ import sys
 import time
 from pathlib import Path
 
-import benchmark
+from tests.speed import benchmark
 import numpy as np
 
 from refgf import engine

@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import benchmark
+from tests.speed import benchmark
 
 HERE = Path(__file__).resolve().parent
 START_S = 60  # until all ranks of the other job have called

@@ -30,8 +30,8 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "lessons"))
 
-import benchmark
-from judge import verdict, written
+from tests.speed import benchmark
+from tests.speed.judge import verdict, written
 from kit import record
 
 HERE = Path(__file__).resolve().parent

@@ -8,12 +8,12 @@ import time
 import uuid
 from pathlib import Path
 
-import benchmark
+from tests.speed import benchmark
 import pytest
 import run
-from cluster.boxes import needs_cluster
+from tests.support.boxes import needs_cluster
 
-from jobs import MARK, clean_environment, processes
+from tests.support.jobs import MARK, clean_environment, processes
 
 pytestmark = pytest.mark.skipif(benchmark.PRCTL is None, reason="Linux only")
 HERE = Path(__file__).resolve().parent

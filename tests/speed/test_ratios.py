@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import run
-from judge import compared, median_interval, ratio, verdict, worst
+from tests.speed.judge import compared, median_interval, ratio, verdict, worst
 from run import collect, report
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-import unseen
+from tests.speed import unseen
 
 from refgf.papers.scaling.workloads import resnet50
 from refgf.plan import buckets, thetas
@@ -14,7 +14,7 @@ from refgf.plan.question import Question
 from refgf.plan.systems import SYSTEMS
 from refgf.predict.cost import Link
 from refgf.predict.timeline import lazy, predict
-from groups_of import groups_of
+from tests.support.groups_of import groups_of
 
 RECORD = Path(__file__).resolve().parents[2] / "figures" / "plan_unseen.json"
 READY = tuple(resnet50().gradients(0.1, 0.05, itemsize=1))

@@ -27,9 +27,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import benchmark
-from gradientflow_speed import no_cluster
-from judge import bar
+from tests.speed import benchmark
+from tests.speed.gradientflow_speed import no_cluster
+from tests.speed.judge import bar
 
 from refgf.papers.mgwfbp.merge import exact_merge
 from refgf.plan import buckets, fabric, inputs

@@ -139,7 +139,7 @@ def ddp(comm, job: dict) -> list[float]:
     from collections import namedtuple
 
     import torch
-    from ddp import WaitingModel
+    from tests.speed.ddp import WaitingModel
     from torch.nn.parallel import DistributedDataParallel
 
     when, tensor = pace(job["network"]), namedtuple("tensor", "shape")
@@ -156,7 +156,7 @@ def main(mode: str, given: str, *out: str) -> None:
     if mode == "calibrate":
         return calibrate(comm, Path(given))
     if mode == "ddp":
-        from ddp import start
+        from tests.speed.ddp import start
 
         start(comm)
     side = {"refgf": refgf, "ddp": ddp}[mode]

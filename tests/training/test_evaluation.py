@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from tiny import Prescribed
+from tests.support.tiny import Prescribed
 
 from refgf.comm.direct import direct_allreduce
 from refgf.machine import threads

@@ -6,9 +6,9 @@ import threading
 
 import numpy as np
 import pytest
-from tiny import SPECS, N, Prescribed
+from tests.support.tiny import SPECS, N, Prescribed
 
-from stacks import new_flow, new_model
+from tests.support.stacks import new_flow, new_model
 
 from refgf.engine import fused
 from refgf.machine import threads
@@ -23,7 +23,7 @@ from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.precision import LossScale
 from refgf.nn.alexnet import AlexNet
 from refgf.oracle.definitions import same_bits, scaled_run
-from groups_of import groups_of
+from tests.support.groups_of import groups_of
 from refgf.machine.digits import digits
 from refgf.comm.direct import direct_allreduce
 from refgf.engine.pipelined import pipelined_ring_allreduce

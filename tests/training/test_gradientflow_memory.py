@@ -6,9 +6,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from tiny import N, Prescribed, Spec
+from tests.support.tiny import N, Prescribed, Spec
 
-from stacks import new_flow
+from tests.support.stacks import new_flow
 
 from refgf.engine import blocks, half
 from refgf.engine.residual import FusedResidual

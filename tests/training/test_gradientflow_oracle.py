@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 import pytest
-from comm_cases import ONE_BY_ONE
-from tiny import SPECS, N, Prescribed
+from tests.support.comm_cases import ONE_BY_ONE
+from tests.support.tiny import SPECS, N, Prescribed
 
-from stacks import new_flow
+from tests.support.stacks import new_flow
 
 from refgf.exchange.chunk_choice import Density
 from refgf.engine.residual import FusedResidual

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tiny import BATCH, SPECS, N, Prescribed, samples
+from tests.support.tiny import BATCH, SPECS, N, Prescribed, samples
 
-from stacks import new_flow
+from tests.support.stacks import new_flow
 
 from refgf.machine import threads
 from refgf.comm.slices import slices

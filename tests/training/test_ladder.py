@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 import pytest
-from tiny import BATCH, N, Prescribed, samples
+from tests.support.tiny import BATCH, N, Prescribed, samples
 
-from stacks import new_flow
+from tests.support.stacks import new_flow
 
 from refgf.comm import ring
 from refgf.machine import threads

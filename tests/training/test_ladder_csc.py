@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
-from tiny import BATCH, SPECS, N, Prescribed, samples
+from tests.support.tiny import BATCH, SPECS, N, Prescribed, samples
 
-from stacks import new_flow
+from tests.support.stacks import new_flow
 
 from refgf.machine.trace import TracedComm
 from refgf.engine.residual import FusedResidual

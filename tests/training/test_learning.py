@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import needs_mpiexec, run_job
+from tests.support.jobs import needs_mpiexec, run_job
 
 SCRIPT = Path(__file__).with_name("learn_digits.py")
 

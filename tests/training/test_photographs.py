@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs import needs_mpiexec, run_job
-from learn_photographs import GOAL
+from tests.support.jobs import needs_mpiexec, run_job
+from tests.support.learn_photographs import GOAL
 
 SCRIPT = Path(__file__).with_name("learn_photographs.py")
 RANKS, LIMIT_S = 2, 900

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sgd_cases import RATES, SPECS, N, data, same_bits
+from tests.support.sgd_cases import RATES, SPECS, N, data, same_bits
 
 from refgf import ops
 from refgf.engine.threaded import ThreadedWorkspace

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tiny import BATCH, SPECS, N, Prescribed, samples
+from tests.support.tiny import BATCH, SPECS, N, Prescribed, samples
 
 from refgf.comm.direct import direct_allreduce
 from refgf.exchange.lazy import EagerAllreduce

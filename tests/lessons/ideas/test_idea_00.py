@@ -1,9 +1,9 @@
 """Lesson 00's idea: p ranks that take the mean step like one rank with all samples."""
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from refgf.oracle.definitions import exact_sum
 
 LESSON = gains.module_of(gains.ROOT / "lessons" / "00_two_ranks.py")

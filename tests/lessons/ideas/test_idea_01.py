@@ -1,9 +1,9 @@
 """Lesson 01's idea: the ring in one process has the definition's bits, and the core's."""
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from refgf.comm import ring
 from refgf.comm.replay import replay
 from refgf.oracle.definitions import ring_allreduce, same_bits

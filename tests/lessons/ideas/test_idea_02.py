@@ -3,10 +3,10 @@
 The numbers are small and whole, so every order of summation has the same bits.
 """
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from refgf.nn.conv import Convolution, Filters
 from refgf.nn.workspace import Workspace
 from refgf.oracle.definitions import conv, conv_backward

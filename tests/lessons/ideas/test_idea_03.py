@@ -1,9 +1,9 @@
 """Lesson 03's idea against the definition of lazy allreduce: calls and bits."""
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from refgf.oracle.definitions import lazy_allreduce, lazy_calls, same_bits
 
 LESSON = gains.module_of(gains.ROOT / "lessons" / "03_lazy_allreduce.py")

@@ -1,11 +1,11 @@
 """Lesson 04's idea against the timeline of the core: start and end of each call, and the step."""
 
-import gains
 import numpy as np
 import pytest
-from groups_of import groups_of
 
+from docs.tools import gains
 from refgf.predict.timeline import predict
+from tests.support.groups_of import groups_of
 
 LESSON = gains.module_of(gains.ROOT / "lessons" / "04_overlap.py")
 

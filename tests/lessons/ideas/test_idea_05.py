@@ -1,9 +1,9 @@
 """Lesson 05's idea against the definition of a scaled float16 allreduce, bit for bit."""
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from refgf.oracle import definitions
 from refgf.oracle.definitions import same_bits, scaled_allreduce
 

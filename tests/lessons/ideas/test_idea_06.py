@@ -1,9 +1,9 @@
 """Lesson 06's idea against the definition of CSC: sums, residuals and chosen chunks."""
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from refgf.oracle.definitions import CSCRunSettings, chunk_bounds, csc_start, csc_step
 
 LESSON = gains.module_of(gains.ROOT / "lessons" / "06_csc.py")

@@ -1,9 +1,9 @@
 """Lesson 07's idea against the definition of a step with CSC, float16 and theta, in rank order."""
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from refgf.oracle.definitions import (
     CSCRunSettings,
     chunk_bounds,

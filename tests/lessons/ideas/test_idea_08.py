@@ -1,9 +1,9 @@
 """Lesson 08's idea against the predictions of refgf/predict, for real networks and odd cases."""
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from refgf.papers.scaling.scaling import ready_of
 from refgf.papers.scaling.systems import scaling_efficiency
 from refgf.papers.scaling.workloads import alexnet, resnet50

@@ -1,9 +1,9 @@
 """Lesson 09's idea against MG-WFBP's rule in refgf, its timeline and the definition of the sums."""
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from refgf.oracle.definitions import merged_allreduce, same_bits
 from refgf.papers.mgwfbp.merge import greedy_merge
 from refgf.predict.cost import Line

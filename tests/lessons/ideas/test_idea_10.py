@@ -1,9 +1,9 @@
 """Lesson 10's idea against the definitions: the ring and three phases, bit for bit."""
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from refgf.oracle.definitions import ring_allreduce, same_bits, three_phase_allreduce
 
 LESSON = gains.module_of(gains.ROOT / "lessons" / "10_hierarchical_allreduce.py")

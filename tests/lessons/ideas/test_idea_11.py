@@ -1,9 +1,9 @@
 """Lesson 11's idea against the definition of LARS: the bits of weights and velocity."""
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from refgf.oracle.definitions import LARSSettings, lars_step, same_bits
 
 LESSON = gains.module_of(gains.ROOT / "lessons" / "11_large_batch.py")

@@ -1,9 +1,9 @@
 """Lesson 12's idea against the definitions of MSTopK and of top-k."""
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from refgf.oracle.definitions import keep_count, mstopk, topk_run
 
 LESSON = gains.module_of(gains.ROOT / "lessons" / "12_topk.py")

@@ -1,9 +1,9 @@
 """Lesson 13's idea against the definition of DASO, batch by batch."""
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from refgf.oracle.definitions import DASOSettings, daso_start, daso_step
 
 LESSON = gains.module_of(gains.ROOT / "lessons" / "13_daso.py")

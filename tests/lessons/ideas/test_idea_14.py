@@ -1,9 +1,9 @@
 """Lesson 14's idea against the definition: the samples of each node, and which level has them."""
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from refgf.oracle.definitions import cache_levels, node_shards
 
 LESSON = gains.module_of(gains.ROOT / "lessons" / "14_data_cache.py")

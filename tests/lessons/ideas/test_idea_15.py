@@ -1,9 +1,9 @@
 """Lesson 15's idea against refgf: rooflines of whole networks, and the recurrence of a step."""
 
-import gains
 import numpy as np
 import pytest
 
+from docs.tools import gains
 from refgf.papers.barrachina.roofline import Node, layer_times
 from refgf.papers.scaling.workloads import alexnet, resnet50
 from refgf.predict.cost import Link, ring_line

@@ -2,14 +2,8 @@
 
 import functools
 
-import golden
 import numpy as np
-import own_daso
 import pytest
-from own import joined
-from own_daso import on_rank
-from stacks import new_flow, new_model
-from tiny import N, Prescribed
 
 from refgf.comm.direct import direct_allreduce
 from refgf.machine import threads
@@ -29,6 +23,12 @@ from refgf.papers.daso.daso import DASO
 from refgf.papers.daso.merge import merge
 from refgf.papers.daso.phases import BLOCKING, Constant, Phase, Phases
 from refgf.papers.jia.hierarchical import consecutive_nodes
+from tests.support import golden
+from tests.support.own import daso as own_daso
+from tests.support.own import joined
+from tests.support.own.daso import on_rank
+from tests.support.stacks import new_flow, new_model
+from tests.support.tiny import N, Prescribed
 
 RUNS = [case for case in golden.CASES if case.function == "daso_run"]
 NODES = [(1, 1), (3, 1), (3, 3), (4, 1), (4, 2), (4, 4), (6, 1), (6, 2), (6, 3)]  # ranks, nodes

@@ -1,13 +1,7 @@
 """DASO's form `heat` against its definition, and beside the form `paper`."""
 
-import golden
 import numpy as np
-import own_daso
 import pytest
-from own import joined
-from own_daso import on_rank
-from stacks import new_model
-from tiny import N, Prescribed
 
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
@@ -28,6 +22,12 @@ from refgf.papers.daso.heat import HeatPhase, HeatPhases
 from refgf.papers.daso.merge import heat_merge, merge
 from refgf.papers.daso.phases import Constant, Phase, Phases
 from refgf.papers.jia.hierarchical import consecutive_nodes
+from tests.support import golden
+from tests.support.own import daso as own_daso
+from tests.support.own import joined
+from tests.support.own.daso import on_rank
+from tests.support.stacks import new_model
+from tests.support.tiny import N, Prescribed
 
 RUNS = [case for case in golden.CASES if case.function == "heat_run"]
 NODES = [(1, 1), (3, 1), (3, 3), (4, 2), (6, 2), (6, 3)]  # ranks, nodes

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from stacks import new_model
-from tiny import N, Prescribed
 
 from refgf.machine import threads
 from refgf.oracle.definitions import DASOSettings, daso_run, same_bits
 from refgf.papers.daso.daso import DASO
 from refgf.papers.daso.phases import Constant, Phase
+from tests.support.stacks import new_model
+from tests.support.tiny import N, Prescribed
 
 BATCHES, NODES = 9, [[0], [1]]  # one rank a node sends every sum
 GRADIENTS = np.random.default_rng(7).standard_normal((BATCHES, len(NODES), N)).astype(np.float32)

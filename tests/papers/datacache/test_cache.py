@@ -8,7 +8,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from pictures import make_tree, special_files
 
 from refgf.launch import leftovers
 from refgf.machine import threads
@@ -21,6 +20,7 @@ from refgf.papers.datacache.disk import HEADER_BYTES, RECORD_BYTES, DiskCache
 from refgf.papers.datacache.memory import SharedSamples
 from refgf.papers.datacache.shards import node_batches, node_shards
 from refgf.papers.datacache.stores import FolderStore, data_set_key
+from tests.support.pictures import make_tree, special_files
 
 N, SHAPE, SAMPLE_BYTES = 23, (3, 5, 2), 30
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32

@@ -4,8 +4,6 @@ import functools
 
 import numpy as np
 import pytest
-from stacks import new_flow, new_model
-from tiny import N, Prescribed
 
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.slices import slices
@@ -14,6 +12,8 @@ from refgf.machine import threads
 from refgf.machine.digits import digits
 from refgf.nn.alexnet import AlexNet
 from refgf.papers.jia.accumulate import accumulated_step
+from tests.support.stacks import new_flow, new_model
+from tests.support.tiny import N, Prescribed
 
 BATCH, STEPS = 13, 3
 

@@ -2,15 +2,6 @@
 
 import numpy as np
 import pytest
-from comm_cases import (
-    WIRES,
-    assert_bits_everywhere,
-    order_sensitive,
-    rounded,
-    same_bits,
-    sizes_of,
-    tree_sum,
-)
 
 from refgf.comm import ring
 from refgf.comm.replay import check, replay
@@ -22,6 +13,15 @@ from refgf.papers.jia import doubling
 from refgf.papers.scaling.collectives import halving_doubling_s, recursive_doubling_s
 from refgf.papers.scaling.simulate import from_schedules
 from refgf.predict.cost import Link
+from tests.support.comm_cases import (
+    WIRES,
+    assert_bits_everywhere,
+    order_sensitive,
+    rounded,
+    same_bits,
+    sizes_of,
+    tree_sum,
+)
 
 
 def doubling_sum(xs, wire):

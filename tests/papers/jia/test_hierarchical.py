@@ -5,8 +5,6 @@ import itertools
 
 import numpy as np
 import pytest
-from comm_cases import ONE_BY_ONE, order_sensitive, same_bits, sizes_of
-from hierarchy_cases import CASES, COSTS, FORMS, equal, shuffled, splits, three_phase_sum
 
 from refgf.comm import compose, ring, tree
 from refgf.comm.replay import check, replay
@@ -26,6 +24,16 @@ from refgf.papers.jia.hierarchical import (
 from refgf.papers.scaling.collectives import halving_doubling_s, hierarchical_s, tree_s
 from refgf.papers.scaling.simulate import from_schedules
 from refgf.predict.cost import Link, ring_allreduce_s
+from tests.support.comm_cases import ONE_BY_ONE, order_sensitive, same_bits, sizes_of
+from tests.support.hierarchy_cases import (
+    CASES,
+    COSTS,
+    FORMS,
+    equal,
+    shuffled,
+    splits,
+    three_phase_sum,
+)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from tiny import SPECS, N
 
 from refgf.oracle.definitions import LARSSettings, lars_step, same_bits
 from refgf.papers.jia import lars
 from refgf.papers.jia.lars import LARS
+from tests.support.tiny import SPECS, N
 
 SIZES, DECAYED = [spec.size for spec in SPECS], [spec.decay for spec in SPECS]
 

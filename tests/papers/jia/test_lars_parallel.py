@@ -5,8 +5,6 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
-from stacks import new_flow
-from tiny import SPECS, N, Prescribed
 
 from refgf.comm import direct
 from refgf.comm.direct import direct_allreduce
@@ -25,6 +23,8 @@ from refgf.oracle.definitions import (
 )
 from refgf.papers.jia.doubling import recursive_doubling
 from refgf.papers.jia.lars import LARS, ParallelNorms, squared_norms
+from tests.support.stacks import new_flow
+from tests.support.tiny import SPECS, N, Prescribed
 
 SIZES, DECAYED = [spec.size for spec in SPECS], [spec.decay for spec in SPECS]
 RANKS = (1, 3, 5, 7, 100)

@@ -8,12 +8,12 @@ from itertools import product
 from math import inf
 
 import pytest
-from groups_of import groups_of
 
 from refgf.papers.mgwfbp.merge import compare, exact_merge, greedy_merge, theta_bounds
 from refgf.papers.scaling.workloads import densenet201, resnet50
 from refgf.predict.cost import Line
 from refgf.predict.timeline import eager, lazy, one_call, predict
+from tests.support.groups_of import groups_of
 
 
 def all_merges(count):

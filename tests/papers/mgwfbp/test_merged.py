@@ -4,10 +4,8 @@ import time
 
 import numpy as np
 import pytest
-from groups_of import groups_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_lazy import SIZES, pool_of, step
 
 from refgf.comm import direct, ring
 from refgf.comm.schedule import collective
@@ -19,6 +17,8 @@ from refgf.papers.mgwfbp.merge import exact_merge
 from refgf.papers.mgwfbp.merged import Groups, Profile, slowest
 from refgf.predict.fit import fit_line
 from refgf.predict.timeline import eager, lazy, one_call
+from tests.exchange.test_lazy import SIZES, pool_of, step
+from tests.support.groups_of import groups_of
 
 GROUPS = [[7], [1] * 7, [2, 3, 2], [1, 1, 5], [6, 1], [3, 4]]
 

@@ -4,7 +4,6 @@ import functools
 
 import numpy as np
 import pytest
-from topk_cases import data, sorted_top_k
 
 from refgf.comm import direct, gather
 from refgf.comm.replay import replay
@@ -14,6 +13,7 @@ from refgf.machine.trace import TracedComm
 from refgf.papers.jia.hierarchical import consecutive_nodes
 from refgf.papers.mstopk.hitopk_pairs import HiTopKPairs
 from refgf.papers.mstopk.topk import ErrorFeedback, HiTopK, TopK, exact_top_k, keep_count, mstopk
+from tests.support.topk_cases import data, sorted_top_k
 
 
 def rank_gradients(p, n, steps):

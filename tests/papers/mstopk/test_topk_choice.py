@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from topk_cases import FAMILIES, data, sorted_top_k
 
 from refgf.exchange.result import StepResult
 from refgf.machine.digits import digits
@@ -14,6 +13,7 @@ from refgf.nn.alexnet import AlexNet
 from refgf.papers.mstopk.topk import exact_top_k, keep_count, mstopk
 from refgf.papers.resnet50.resnet50 import ResNet50
 from refgf.training.step import replica, train_step
+from tests.support.topk_cases import FAMILIES, data, sorted_top_k
 
 
 def published_mstopk(x, k, start, rounds):

@@ -5,9 +5,6 @@ tests/baselines compares the network with PyTorch.
 
 import numpy as np
 import pytest
-from differences import assert_layer, workspace
-from networks import resnet50_step as step
-from networks import small_resnet50 as small
 
 from refgf.nn.conv import Convolution, Filters
 from refgf.nn.layers import ReLU, backward_layers
@@ -16,6 +13,9 @@ from refgf.nn.pooling import MaxPool
 from refgf.papers.resnet50.residual import Border, GlobalAveragePool, ResidualBlock
 from refgf.papers.resnet50.resnet50 import ResNet50
 from refgf.papers.scaling.workloads import resnet50
+from tests.support.differences import assert_layer, workspace
+from tests.support.networks import resnet50_step as step
+from tests.support.networks import small_resnet50 as small
 
 
 def block(kind=ResidualBlock, height=5, channels=4, outputs=4, stride=1):

@@ -4,9 +4,9 @@ import ast
 import re
 from pathlib import Path
 
-import gains
 import pytest
 
+from docs.tools import gains
 from refgf.papers.mgwfbp.merge import greedy_merge
 from refgf.papers.scaling import benchmark_rows, confronted, headlines, k80_rows, published
 from refgf.papers.scaling.headlines import HEADLINES, JIA_ALPHA, PAPER
@@ -71,7 +71,7 @@ def test_a_wide_interval_is_no_agreement(low, high, said):
 def test_the_table_in_the_readme_is_current(entries):
     text = gains.README.read_text()
     assert all(mark in text for mark in gains.HEADLINES)
-    assert gains.with_headlines(text) == text, "next: python tests/gains.py"
+    assert gains.with_headlines(text) == text, "next: python docs/tools/gains.py"
     assert all(f"| {entry.name} | {entry.published} |" in text for entry in entries)
 
 

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-import stacks
-from tiny import BATCH, N, Prescribed, samples
 
 from refgf.comm.slices import slices
 from refgf.exchange.precision import LossScale
@@ -14,6 +12,8 @@ from refgf.machine.trace import TracedComm
 from refgf.nn.alexnet import AlexNet
 from refgf.papers.signsgd.signsgd import SignSGD
 from refgf.training.data import batches
+from tests.support import stacks
+from tests.support.tiny import BATCH, N, Prescribed, samples
 
 
 def run(comm, steps, bad=None, **parts):

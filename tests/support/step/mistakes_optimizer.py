@@ -2,13 +2,14 @@
 
 import torch
 import torch.distributed as dist
-from step_cases import adam, ddp, loss, mistake, reduce_gradients, sgd, share
-from step_state import Codebook, Normalised, Routed, small
-from step_state import steps as usual
-from step_turns import Reducing, convolutions, images, sharing
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
+
+from tests.support.step.cases import adam, ddp, loss, mistake, reduce_gradients, sgd, share
+from tests.support.step.state import Codebook, Normalised, Routed, small
+from tests.support.step.state import steps as usual
+from tests.support.step.turns import Reducing, convolutions, images, sharing
 
 # -- settings of the optimizer on p ranks
 

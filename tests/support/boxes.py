@@ -10,12 +10,12 @@ import tempfile
 import time
 import uuid
 
-import benchmark
 import pytest
 
-from jobs import MARK, clean_environment, processes
 from refgf.cluster import check
 from refgf.launch import leftovers
+from tests.speed import benchmark
+from tests.support.jobs import MARK, clean_environment, processes
 
 FOLLOW = benchmark.tied()
 

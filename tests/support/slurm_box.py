@@ -2,7 +2,7 @@
 
 Runs as process 1 of new namespaces (see `submit`), so daemons and job end with it:
 
-    python tests/cluster/slurm_box.py NODES FOLDER ARGUMENT...
+    python tests/support/slurm_box.py NODES FOLDER ARGUMENT...
 
 submits lessons/cluster/lesson.sbatch with these arguments (options of sbatch, `--`, then the
 lesson's) and prints the job's output. The exit code is the job's.

@@ -1,6 +1,6 @@
 """Text made of the figures' numbers: README's two tables, the teacher's expected output.
 
-    python tests/gains.py     judges all claims on the figures' numbers, then writes all of it
+    python docs/tools/gains.py     judges all claims on the figures' numbers, then writes all of it
                               (`make figures` does it at its end; after a claim was reworded, too)
 
 In README's table of gains a row is a lesson; its claims of kind "gain" and "limit" are the columns
@@ -16,7 +16,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lessons"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lessons"))
 
 from kit import claims
 from kit.record import plain
@@ -24,12 +24,12 @@ from refgf.cluster.like import HERE
 from refgf.papers.mgwfbp.merge import greedy_merge
 from refgf.papers.scaling import confronted
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-MARKS = "<!-- gains: written by tests/gains.py -->", "<!-- end of gains -->"
-HEADLINES = "<!-- headlines: written by tests/gains.py -->", "<!-- end of headlines -->"
-EXPECTED = "<!-- expected: written by tests/gains.py -->", "<!-- end of expected -->"
-DILATION = "<!-- dilation: written by tests/gains.py -->", "<!-- end of dilation -->"
+MARKS = "<!-- gains: written by docs/tools/gains.py -->", "<!-- end of gains -->"
+HEADLINES = "<!-- headlines: written by docs/tools/gains.py -->", "<!-- end of headlines -->"
+EXPECTED = "<!-- expected: written by docs/tools/gains.py -->", "<!-- end of expected -->"
+DILATION = "<!-- dilation: written by docs/tools/gains.py -->", "<!-- end of dilation -->"
 KINDS = ("gain", "limit")
 
 

@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import stacks
-from tiny import N, Prescribed
 
 from refgf.engine.residual import FusedResidual
 from refgf.exchange.chunk_choice import Density
@@ -12,6 +10,8 @@ from refgf.exchange.precision import LossScale
 from refgf.machine import threads
 from refgf.machine.checkpoint import Checkpoints
 from refgf.papers.signsgd.signsgd import SignSGD
+from tests.support import stacks
+from tests.support.tiny import N, Prescribed
 
 CSC = dict(density=Density(20, (100,), 2), chunk=8, weight_decay=0.01, wire=np.float16)
 STACKS = {

@@ -2,7 +2,12 @@
 
 import torch
 import torch.distributed as dist
-from step_cases import (
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+
+from refgf.oracle.step import communicated
+from tests.support.step.cases import (
     SAMPLES,
     ddp,
     loop,
@@ -13,11 +18,6 @@ from step_cases import (
     sharded,
     share,
 )
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
-
-from refgf.oracle.step import communicated
 
 # -- experts: each rank owns a slice of them
 

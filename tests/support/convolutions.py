@@ -1,9 +1,9 @@
 """A convolution built from a case, and its definition as loops."""
 
 import numpy as np
-from differences import workspace
 
 from refgf.nn.conv import Convolution, Filters
+from tests.support.differences import workspace
 
 
 def build(case, split=(None, 1), kind=Convolution, **options):

@@ -7,7 +7,7 @@ from statistics import median
 
 from refgf.plan import judged
 
-FIGURES = Path(__file__).resolve().parents[1] / "figures"
+FIGURES = Path(__file__).resolve().parents[2] / "figures"
 FILE = FIGURES / "plan_unseen.json"
 SIDES = {"refgf": "theta of lazy allreduce", "ddp": "`bucket_cap_mb` of PyTorch's DDP over gloo"}
 

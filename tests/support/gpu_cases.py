@@ -1,7 +1,6 @@
 """A step of a network, and training, on the CPU and on a GPU or its stand-in."""
 
 import numpy as np
-from stacks import new_flow
 
 from refgf import device
 from refgf.comm.direct import direct_allreduce
@@ -12,6 +11,7 @@ from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
 from refgf.papers.jia.lars import ParallelNorms
 from refgf.papers.resnet50.resnet50 import ResNet50
+from tests.support.stacks import new_flow
 
 IMAGES = 4  # a block on the CPU and on the GPU, which sums in the same order then
 

@@ -20,8 +20,9 @@ import threading
 import types
 import weakref
 
-import fake_cuda_c
 import numpy as np
+
+from tests.support import fake_cuda_c
 
 VERSION = "14.0.0+standin"  # nothing that was measured with it passes for a GPU's
 TYPES = "float16 float32 float64 int32 int64 uint8 uint16 uint32 bool_ inf nan newaxis"

@@ -1,15 +1,10 @@
 """A file for `oracle step`: the model, batch and loss of step_cases.py and a `train`."""
 
-from pathlib import Path
-
-import step_cases
-
 
 def subject(folder, train, name="mine.py", head=""):
     """A file whose functions are the mistakes' but for train."""
     code = "import sys, os, time\n"
-    code += f"sys.path.insert(0, {str(Path(step_cases.__file__).parent)!r})\n"
-    code += "from step_cases import *\n"
+    code += "from tests.support.step.cases import *\n"
     code += "from refgf.oracle.step import communicated; batch = full_batch\n"
     path = folder / name
     path.write_text(code + head + "def train(net, batches, rank, size):\n" + train)

@@ -2,7 +2,10 @@
 
 import torch
 import torch.distributed as dist
-from step_cases import (
+from torch import nn
+from torch.utils.data import DistributedSampler
+
+from tests.support.step.cases import (
     CALLS,
     IGNORED,
     SAMPLES,
@@ -19,8 +22,6 @@ from step_cases import (
     sharded,
     share,
 )
-from torch import nn
-from torch.utils.data import DistributedSampler
 
 # -- factors of all gradients
 

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
-from step_cases import adam, ddp, full_batch, loss, sgd, share
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
+
+from tests.support.step.cases import adam, ddp, full_batch, loss, sgd, share
 
 LOOPS: dict[str, SimpleNamespace] = {}
 

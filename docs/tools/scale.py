@@ -1,6 +1,6 @@
 """Writes docs/scale.md: what 10,000 ranks would cost, from the formulas of refgf/plan alone.
 
-    python tests/scale.py     after a change of the predictor (`make figures` does it, too)
+    python docs/tools/scale.py     after a change of the predictor (`make figures` does it, too)
 
 Every number on the page is computed here, or was measured (scale_judged.py). A sentence that
 compares is chosen by the numbers.
@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from statistics import NormalDist
 
-import scale_judged
-
+from docs.tools import scale_judged
 from refgf.papers.scaling.benchmark_rows import NETWORKS as BENCHMARK
 from refgf.plan import fabric, memory, systems, uncertainty
 from refgf.plan.fabric import Fabric
@@ -21,7 +20,7 @@ from refgf.plan.step_times import StepTimes, of_workload
 from refgf.plan.systems import FLOAT32, SYSTEMS
 from refgf.predict.cost import Link
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
 RANKS, PER_NODE = 10_000, 8
 FEWER = (64, 256, 1024)
 INSIDE = Link(5e-6, 1 / 100e9)  # between the GPUs of a node (chosen)
@@ -273,9 +272,9 @@ def pairs(found: list[StepTimes], asked: dict[str, list[Question]]) -> str:
 
 TEMPLATE = """# {ranks} ranks, predicted
 
-Written by `tests/scale.py`. Every number is **predicted** by the formulas of `refgf/plan`, but for
-those of the last section, which are measured. {ranks} ranks are {nodes} nodes of {per_node}. Weak
-scaling: each rank brings its own batch.
+Written by `docs/tools/scale.py`. Every number is **predicted** by the formulas of `refgf/plan`, but
+for those of the last section, which are measured. {ranks} ranks are {nodes} nodes of {per_node}.
+Weak scaling: each rank brings its own batch.
 
 - Links, latency and rate:
 {links}

@@ -1,9 +1,9 @@
-"""Write the line counts of refgf/READING.md again: python tests/reading.py"""
+"""Write the line counts of refgf/READING.md again: python docs/tools/reading.py"""
 
 import re
 from pathlib import Path
 
-REFGF = Path(__file__).resolve().parent.parent / "refgf"
+REFGF = Path(__file__).resolve().parents[2] / "refgf"
 
 
 def main() -> None:

@@ -9,29 +9,6 @@ import functools
 import math
 
 import numpy as np
-import own_daso
-import own_peers
-from groups_of import groups_of
-from own_cache import cache_levels, node_batches, node_shards  # noqa: F401
-from own_daso import (  # noqa: F401
-    daso_merge,
-    daso_phases,
-    daso_traffic,
-    heat_merge,
-    heat_phases,
-)
-from own_layers import *  # noqa: F403  conv, max_pool, ... alexnet_step
-from own_peers import (  # noqa: F401
-    hitopk_pairs_traffic,
-    keep_count,
-    mstopk,
-    schedule_traffic,
-    top_k,
-    topk_traffic,
-)
-from own_prescribed import Prescribed, Spec
-from own_times import *  # noqa: F403  ring_s, step_times, greedy_counts ... hitopk_s
-from stacks import new_flow
 
 from refgf import ops
 from refgf.comm import direct, ring
@@ -54,6 +31,29 @@ from refgf.papers.jia.lars import LARS, ParallelNorms
 from refgf.papers.mgwfbp.merged import Groups
 from refgf.training.rates import polynomial_decay, warmup
 from refgf.training.sgd import MomentumSGD
+from tests.support.groups_of import groups_of
+from tests.support.own import daso as own_daso
+from tests.support.own import peers as own_peers
+from tests.support.own.cache import cache_levels, node_batches, node_shards  # noqa: F401
+from tests.support.own.daso import (  # noqa: F401
+    daso_merge,
+    daso_phases,
+    daso_traffic,
+    heat_merge,
+    heat_phases,
+)
+from tests.support.own.layers import *  # noqa: F403  conv, max_pool, ... alexnet_step
+from tests.support.own.peers import (  # noqa: F401
+    hitopk_pairs_traffic,
+    keep_count,
+    mstopk,
+    schedule_traffic,
+    top_k,
+    topk_traffic,
+)
+from tests.support.own.prescribed import Prescribed, Spec
+from tests.support.own.times import *  # noqa: F403  ring_s, step_times, greedy_counts ... hitopk_s
+from tests.support.stacks import new_flow
 
 ALGORITHMS = {"ring": ring.allreduce, "direct": direct.allreduce}
 ALLREDUCE = {"ring": ring_allreduce, "direct": direct_allreduce}

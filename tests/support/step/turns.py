@@ -2,13 +2,13 @@
 
 import torch
 import torch.distributed as dist
-from step_cases import adam, ddp, loss, reduce_gradients, sgd, share
-from step_state import LOOPS, right, steps
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from refgf.oracle.step import communicated
+from tests.support.step.cases import adam, ddp, loss, reduce_gradients, sgd, share
+from tests.support.step.state import LOOPS, right, steps
 
 # -- communication inside or after the optimizer
 

@@ -1,7 +1,5 @@
 """Predicted times and merged gradients under the names and arguments of SPEC.md. Part of own.py."""
 
-from groups_of import groups_of
-
 from refgf.papers.jia import hierarchical
 from refgf.papers.mgwfbp.merge import exact_merge, greedy_merge
 from refgf.papers.mstopk import cost as topk_cost
@@ -9,6 +7,7 @@ from refgf.papers.scaling import collectives
 from refgf.papers.scaling.simulate import from_schedules
 from refgf.predict import cost, timeline
 from refgf.predict.cost import Line, Link
+from tests.support.groups_of import groups_of
 
 
 def form(function):

@@ -1,11 +1,11 @@
 """Small networks and batches that several tests share."""
 
 import numpy as np
-from differences import workspace
 
 from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 from refgf.papers.resnet50.resnet50 import ResNet50
+from tests.support.differences import workspace
 
 NORMALIZATIONS = ["batch", "local", "none"]
 

@@ -1,8 +1,6 @@
 """The project's DASO behind the names and arguments of SPEC.md. Part of own.py."""
 
 import numpy as np
-from own_prescribed import Prescribed, Spec
-from stacks import new_model
 
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
@@ -10,6 +8,8 @@ from refgf.oracle.judge.functions.daso import daso_settings
 from refgf.papers.daso import daso, heat, merge
 from refgf.papers.daso import phases as plan
 from refgf.papers.jia.hierarchical import consecutive_nodes
+from tests.support.own.prescribed import Prescribed, Spec
+from tests.support.stacks import new_model
 
 FORMS = {"daso_run": plan.Phase, "heat_run": heat.HeatPhase}
 

@@ -1,6 +1,6 @@
 """Train a width-1/8 AlexNet on the bundled digits; rank 0 prints each epoch's accuracy as JSON.
 
-mpiexec -n 8 python tests/training/learn_digits.py
+mpiexec -n 8 python tests/support/learn_digits.py
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -15,12 +15,12 @@ from mpi4py import MPI
 
 from refgf.comm.ring import ring_allreduce
 from refgf.exchange.lazy import LazyAllreduce
-from refgf.nn.alexnet import AlexNet
 from refgf.machine.digits import digits
+from refgf.nn.alexnet import AlexNet
 from refgf.training.data import batches, steps_per_epoch
+from refgf.training.evaluation import evaluate
 from refgf.training.rates import polynomial_decay, warmup
 from refgf.training.sgd import MomentumSGD
-from refgf.training.evaluation import evaluate
 from refgf.training.step import replica, require_same_parameters, train_step
 
 RATE, MOMENTUM, WEIGHT_DECAY, DROPOUT = 0.02, 0.9, 5e-4, 0.2

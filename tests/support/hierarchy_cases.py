@@ -3,12 +3,12 @@
 import itertools
 
 import numpy as np
-from comm_cases import rounded
 
 from refgf.comm.slices import length, slices
 from refgf.oracle.definitions import doubling_allreduce, ring_allreduce
 from refgf.papers.jia.doubling import recursive_doubling
 from refgf.papers.jia.hierarchical import log_phases, three_phase, two_level_ring
+from tests.support.comm_cases import rounded
 
 
 def splits(p):

@@ -1,6 +1,6 @@
 """Train AlexNet at its real size until it knows a few photographs; rank 0 prints JSON.
 
-mpiexec -n 2 python tests/training/learn_photographs.py FOLDER SECONDS [-v]
+mpiexec -n 2 python tests/support/learn_photographs.py FOLDER SECONDS [-v]
 
 227 x 227 pixels, full width, 1000 classes, float32: 62,381,096 gradients a step go through lazy
 allreduce, ring and communication thread. FOLDER holds train/<class>/<image>; these images are
