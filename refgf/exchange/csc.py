@@ -166,8 +166,8 @@ class CSC:
                 self.residual.pack(self.chosen[first : self._unit], scale, out)
         if self.transport.wire is not None and out.size:  # a ring sends most only within sums
             with span("communication", "CSC_NORMS"), np.errstate(over="ignore"):
-                ends = np.stack([out.min(), out.max()]).astype(self.transport.wire)
-                self._fits &= np.isfinite(ends).all()
+                ends = array_module(out).stack([out.min(), out.max()]).astype(self.transport.wire)
+                self._fits &= (abs(ends) < np.inf).all()
         for unit in range(first, self._unit):
             self._lazy.ready(unit)
 

@@ -45,6 +45,7 @@ ARGUMENTS = {  # by name, besides those that only have a position
     "zeros_like": "a dtype order subok shape",
     "ones_like": "a dtype order subok shape",
     "concatenate": "axis out dtype casting",
+    "stack": "axis out dtype casting",
     "einsum": "dtype optimize",
     "argsort": "a axis kind",
     "count_nonzero": "a axis",
@@ -194,7 +195,7 @@ def on_host(convert):
 
 for _name, _arguments in METHODS.items():
     setattr(Array, _name, method(_name, _arguments))
-for _name in f"{OPERATORS} {COMPARISONS} neg invert".split():
+for _name in f"{OPERATORS} {COMPARISONS} abs neg invert".split():
     setattr(Array, f"__{_name}__", operator(f"__{_name}__"))
 for _name in OPERATORS.split():
     setattr(Array, f"__r{_name}__", operator(f"__r{_name}__"))
@@ -281,7 +282,7 @@ class Function:
         """The arguments as NumPy's, of those that CuPy takes."""
         if isinstance(self.function, np.ufunc) or self.name == "where":
             return [operand(x) for x in args]
-        if self.name == "concatenate":
+        if self.name in ("concatenate", "stack"):
             return [[array_of(x) for x in args[0]], *bare(args[1:])]
         if self.name == "einsum":
             return [args[0], *(array_of(x) for x in args[1:])]
