@@ -22,10 +22,13 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from docs.tools import gains
 from kit import axes, claims
+from refgf.oracle.grade import marking, report, student_process
+from refgf.oracle.grade.trusted import Trusted, mark_of
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.verify import verify_case
 from refgf.oracle.schedules.options import FORMATS
 from refgf.oracle.schedules.own import OWN
+from refgf.oracle.seeded.generate.fresh import fresh_cases, large_cases
 from refgf.oracle.seeded.mistakes import MISTAKES
 from tests.support.golden import CASES
 
@@ -94,14 +97,54 @@ def test_verify_of_what_is_right(approved, tmp_path):
 
 
 def test_golden_cases_that_notice_a_mistake(approved):
-    """Each seeded mistake, and the golden cases whose bits it changes."""
+    """Each seeded mistake, by statement and name, and the golden cases whose bits it changes."""
     lines = []
-    for mistake in MISTAKES:
+    for mistake in sorted(MISTAKES, key=lambda m: (m.statement[0], int(m.statement[1:]), m.name)):
         judged = PythonModule(mistake.module())
         cases = [c for c in CASES if mistake.reaches(c.function) and c.function != "alexnet_step"]
         noticed = [c.name for c in cases if verify_case(c, judged).status == "fail"]
         lines += [f"{mistake.statement} {mistake.name}: {len(noticed)} of {len(cases)}"]
         lines += [f"    {name}" for name in noticed]
+    assert "\n".join(lines) == approved
+
+
+def test_fresh_cases(approved):
+    """The hash of each fresh case: what is given, and what the definitions say."""
+    lines = []
+    for case in [*fresh_cases(3, 1, lambda case: True), *large_cases(1, lambda case: True)]:
+        digest = hashlib.sha256(json.dumps(case.description()).encode())
+        for name, array in case.tensors.items():
+            digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+        lines += [f"{digest.hexdigest()} {case.name}"]
+    assert "\n".join(lines) == approved
+
+
+@pytest.mark.parametrize("lesson", marking.lessons())
+def test_marks(lesson, approved, monkeypatch):
+    """What `grade --json` says of the starter and of the answers, for public and hidden cases."""
+    lines = []
+    for folder in ("student", "teaching/answers"):
+        file = ROOT / "lessons" / folder / f"{lesson}.py"
+        functions = vars(student_process.load(str(file), file.read_bytes()))
+        monkeypatch.setattr(marking, "Sandbox", lambda *_, made=functions: Trusted(**made))
+        for seed in (None, 1):
+            marks = marking.grade(file, lesson, seed)
+            lines += [f"{folder}, seed {seed}:"]
+            lines += [json.dumps(report.as_data(marks, lesson, folder), indent=1)]
+    assert "\n".join(lines) == approved
+
+
+@pytest.mark.parametrize("lesson", marking.lessons())
+def test_marks_that_a_mistake_loses(lesson, approved):
+    """Each typical mistake of students, the parts that it costs, and what is said of these."""
+    lines = []
+    for exercise in marking.exercises_of(lesson).EXERCISES:
+        for mistake in sorted(exercise.mistakes, key=lambda mistake: mistake.sentence):
+            lines += [f"{exercise.name}: {mistake.sentence}"]
+            for seeds in ((2019,), (2019, 1)):
+                parts = mark_of(exercise, mistake, seeds).parts
+                lost = [f"    {p.what}: {p.sentence}" for p in parts if p.points < p.of]
+                lines += [f"  {len(lost)} parts, seeds {seeds}", *lost]
     assert "\n".join(lines) == approved
 
 

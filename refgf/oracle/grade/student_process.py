@@ -127,7 +127,8 @@ def load(path: str, source: bytes) -> ModuleType:
 @functools.cache
 def of_rank(module: ModuleType, rank: int) -> ModuleType:
     """The file once more for each rank: like processes, ranks share no variables."""
-    return load(module.__file__, module.__source__) if rank else module
+    from_file = hasattr(module, "__source__")  # and not functions of the project's own
+    return load(module.__file__, module.__source__) if rank and from_file else module
 
 
 def sentence(error: BaseException, file: str) -> str:

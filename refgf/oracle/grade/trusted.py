@@ -1,0 +1,47 @@
+"""Functions that are the project's own, marked without a process: what does a mistake cost?"""
+
+import json
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+
+from refgf.oracle.grade.exercise import PUBLIC_SEED, Collective, Exercise, Mistake
+from refgf.oracle.grade.mark import Mark
+from refgf.oracle.grade.marking import mark
+from refgf.oracle.grade.student_process import answer
+from refgf.oracle.judge import ranks
+
+
+class Trusted:
+    """In the place of a Sandbox: these functions are called in this process, which is fast."""
+
+    printed, server = "", SimpleNamespace(still_open=set())
+
+    def __init__(self, **functions: Callable):
+        self.module = ModuleType("trusted")
+        vars(self.module).update(functions)
+
+    def __enter__(self) -> "Trusted":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def fresh(self) -> None:
+        pass
+
+    def ask(self, request: dict, hidden: bool = False) -> dict:
+        """The answer as a connection would carry it."""
+        request = json.loads(json.dumps(request))
+        return json.loads(json.dumps(answer(self.module, ranks, request, "")))
+
+
+def mark_of(
+    exercise: Exercise | Collective, mistake: Mistake, seeds: tuple[int, ...] = (PUBLIC_SEED,)
+) -> Mark:
+    """What a file gets that makes this mistake."""
+    return mark(Trusted(**{exercise.name: mistake.function}), exercise, list(seeds))
+
+
+def costs(exercise: Exercise | Collective, mistake: Mistake) -> list[str]:
+    """The parts whose points a mistake loses."""
+    return [part.what for part in mark_of(exercise, mistake).parts if part.points < part.of]
