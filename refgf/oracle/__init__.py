@@ -1,7 +1,8 @@
 """The oracle: what each technique must produce, golden cases, and a checker for implementations.
 
     SPEC.md         numbered statements
-    definitions/    a function of a few lines for each statement: read these
+    spec/           each statement: its definition, golden cases, mistakes and exercise
+    definitions     what spec/ defines, to be imported from there
     judge/          the checker: run it with python -m refgf.oracle --help
     grade/          marks for students' files
     foreign/        the wall around code that is not ours

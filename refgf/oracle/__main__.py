@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.judge import orphans
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.cases import (
     GOLDEN,
     load_folder,
@@ -33,6 +32,7 @@ from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.reveal.command import add_parser as reveal_parser
 from refgf.oracle.schedules.options import add_command as schedule_parser
+from refgf.oracle.spec.case import Case
 from refgf.oracle.step.command import add_step
 
 Options = argparse.Namespace

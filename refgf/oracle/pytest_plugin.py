@@ -26,8 +26,8 @@ LARGEST_SKIPS = 1 << 20  # bytes
 ROOT = Path(__file__).resolve().parents[2]
 
 if TYPE_CHECKING:
-    from refgf.oracle.judge.case import Case
     from refgf.oracle.judge.verify import Verdict
+    from refgf.oracle.spec.case import Case
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

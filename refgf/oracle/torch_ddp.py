@@ -34,8 +34,6 @@ from refgf.oracle.definitions import (
     same_bits,
     summation_bound,
 )
-from refgf.oracle.definitions.csc import Residual
-from refgf.oracle.definitions.sums import HALF_SMALLEST, UNIT_ROUNDOFF
 from refgf.oracle.judge.comparison import differs, outside
 from refgf.oracle.judge.orders import candidates
 from refgf.oracle.seeded.mistakes.sparse import (
@@ -45,6 +43,8 @@ from refgf.oracle.seeded.mistakes.sparse import (
     residual_not_added,
 )
 from refgf.oracle.seeded.variants import variant
+from refgf.oracle.spec.csc import Residual
+from refgf.oracle.spec.sums import HALF_SMALLEST, UNIT_ROUNDOFF
 
 EXPLAINED = 4096  # elements of a bucket that are compared with the known orders
 ORDERS_SHOWN = 3

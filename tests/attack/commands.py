@@ -33,7 +33,7 @@ WORKING = {  # a command line that is right, to which something wrong is added
     ("refgf.cluster", "run"): "--nodes 2 -- true",
     ("refgf.cluster", "probe"): "--nodes 2",
     ("refgf.oracle", "export"): "{here}/new",
-    ("refgf.oracle", "verify"): "--python refgf.oracle.definitions.sums --only R1",
+    ("refgf.oracle", "verify"): "--python refgf.oracle.definitions --only R1",
     ("refgf.oracle", "explain"): "{here}/file",
     ("refgf.oracle", "grade"): f"00 {ROOT}/lessons/student/00.py",
     ("refgf.course", "build"): "00 --for plain --output {here}/course",

@@ -7,7 +7,6 @@ import pytest
 
 from refgf.oracle.__main__ import parser
 from refgf.oracle.definitions import CSCRunSettings, statements
-from refgf.oracle.judge.case import SPEC as SPEC_VERSION
 from refgf.oracle.judge.cases import save_case, save_tensors
 from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.implementations import Files
@@ -17,6 +16,7 @@ from refgf.oracle.seeded.generate.fresh import fresh_cases
 from refgf.oracle.seeded.mistakes import MISTAKES
 from refgf.oracle.seeded.variants import defined
 from tests.support.golden import CASES
+from refgf.oracle.spec.case import SPEC as SPEC_VERSION
 
 
 def test_every_statement_has_a_function_and_every_function_a_statement():

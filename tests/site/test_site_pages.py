@@ -89,7 +89,7 @@ def test_a_statement_has_an_address_and_its_definition(site):
     html = (site[0] / "spec" / "index.html").read_text()
     assert '<li class="level2"><a href="#functions">' in html and 'href="#r-ring-allreduce"' in html
     row = html[html.index('<tr id="R2">') : html.index('<tr id="R3">')]
-    assert "definitions/ring.py.html#L" in row and "golden/R/" in row and "seeded mistakes" in row
+    assert "spec/ring.py.html#L" in row and "golden/R/" in row and "seeded mistakes" in row
     assert 'lessons: <a href="../lessons/01/index.html">01</a>' in row
     row = html[html.index('<tr id="H1">') : html.index('<tr id="H2">')]  # no lesson uses it
     assert 'statements of H: <a href="../lessons/10/index.html">10</a>' in row
@@ -98,7 +98,7 @@ def test_a_statement_has_an_address_and_its_definition(site):
 def test_a_checkout_behind_a_link_is_built(tmp_path):
     (tmp_path / "link").symlink_to(ROOT)
     text = Text(Repository(tmp_path / "link"), spec.ADDRESS, spec.FILE)
-    assert "definitions/ring.py.html#L" in spec.belongings(text, "R1")[0]
+    assert "spec/ring.py.html#L" in spec.belongings(text, "R1")[0]
 
 
 def test_a_folder_of_somebody_else_is_not_emptied(tmp_path):

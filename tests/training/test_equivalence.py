@@ -1,6 +1,6 @@
 """p ranks compute what 1 rank computes: within rounding, and bit for bit in a fixed order.
 
-The bound is derived in refgf/oracle/definitions/rounding.py. `pytest -s` prints how much of it is
+The bound is derived in refgf/oracle/spec/rounding.py. `pytest -s` prints how much of it is
 used up.
 """
 
@@ -23,8 +23,8 @@ from refgf.nn.conv import Convolution
 from refgf.nn.layers import FullyConnected
 from refgf.nn.pooling import MaxPool
 from refgf.nn.workspace import Workspace
-from refgf.oracle.definitions.rounding import alexnet_rounding, momentum_rounding
-from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
+from refgf.oracle.spec.rounding import alexnet_rounding, momentum_rounding
+from refgf.oracle.spec.sums import UNIT_ROUNDOFF
 from refgf.training.sgd import MomentumSGD
 from refgf.training.step import parameter_hash, replica, train_step
 

@@ -118,7 +118,7 @@ def against_one(run: kit.Run, model, averaged, images, labels) -> dict:
     ranks = f"{run.size} ranks - 1 rank"
     wrong_title = "average of averages - 1 rank"
     run.table(["gradient", "largest element", ranks, "allowed", wrong_title], rows)
-    run.say("allowed: the bound on rounding that refgf/oracle/definitions/rounding.py derives.")
+    run.say("allowed: the bound on rounding that refgf/oracle/spec/rounding.py derives.")
     run.say("The last column shows a common mistake: every rank averages over its own images, then")
     run.say("the averages are averaged. Shards of different sizes expose it.")
     if rounding.doubtful:

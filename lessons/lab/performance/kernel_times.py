@@ -19,8 +19,7 @@ from refgf.device import to_host
 from refgf.nn.conv import Convolution, Filters
 from refgf.nn.layers import FullyConnected
 from refgf.nn.workspace import Workspace
-from refgf.oracle.definitions.network import conv, conv_backward
-from refgf.oracle.definitions.rounding import gamma
+from refgf.oracle.definitions import conv, conv_backward, gamma
 from refgf.papers.barrachina.kernels import KernelShape
 
 SWEPT_BYTES = 16 << 20

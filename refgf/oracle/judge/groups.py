@@ -3,10 +3,10 @@
 import numpy as np
 
 from refgf.oracle import definitions
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.comparison import Failure
 from refgf.oracle.judge.functions.judged import Outputs
 from refgf.oracle.judge.functions.merge import gradients
+from refgf.oracle.spec.case import Case
 
 
 def judge_groups(case: Case, got: Outputs) -> Failure | None:

@@ -23,7 +23,6 @@ from refgf.oracle.foreign.connection import Connection
 from refgf.oracle.foreign.process import Ended, Forged, Process, Server, TooLate
 from refgf.oracle.foreign.report import in_one_line, shown
 from refgf.oracle.judge import orphans, scratch
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.files import NAMES, little_endian, parse_tensors, tensor_bytes
 from refgf.oracle.judge.guard import describe
 from refgf.oracle.judge.implementations import (
@@ -34,6 +33,7 @@ from refgf.oracle.judge.implementations import (
 )
 from refgf.oracle.judge.trace import parse_event
 from refgf.oracle.judge.untrusted import LARGEST_FILE, BadFile, parse_json
+from refgf.oracle.spec.case import Case
 
 IMPORT_S = 60.0  # time limit of importing the module
 GRACE_S = 1.0  # added to the time limit, so that Python code can report its line first

@@ -2,9 +2,9 @@
 
 import html
 
-from refgf.oracle.judge.case import SPEC as SPEC_VERSION
 from refgf.oracle.judge.report import spec_statements
 from refgf.oracle.judge.verify import Verdict, by_statement, not_run, outcome
+from refgf.oracle.spec.case import SPEC as SPEC_VERSION
 
 STYLE = """
 body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }

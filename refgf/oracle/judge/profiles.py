@@ -12,7 +12,6 @@ import numpy as np
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import exact_sum, summation_bound
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.comparison import (
     Failure,
     differs,
@@ -27,6 +26,7 @@ from refgf.oracle.judge.functions.sparse import csc_percents, csc_run, csc_setti
 from refgf.oracle.judge.groups import judge_groups
 from refgf.oracle.judge.orders import NAMED
 from refgf.oracle.judge.variants import variant_of
+from refgf.oracle.spec.case import Case
 
 PROFILES = ("bits", "sum", "agreement")
 STATES = {"ring": ["R2"], "direct": ["D1"], "tree": ["H1"], "doubling": ["H2"]}  # of named orders

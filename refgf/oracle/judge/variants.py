@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.comparison import judge_bits
 from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.functions.judged import Outputs
 from refgf.oracle.seeded.variants import uses, variant
+from refgf.oracle.spec.case import Case
 
 
 def even_hands_over(rank: int) -> bool:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.comparison import Failure
 from refgf.oracle.judge.diagnosis import STEPS, diagnose, mistakes_of, orders_of, other_slices
 from refgf.oracle.judge.functions import PLAIN_SUMS
@@ -18,6 +17,7 @@ from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.trace import TraceEvent, check_trace
 from refgf.oracle.judge.variants import variant_of
 from refgf.oracle.judge.violations import judged_statements, violated
+from refgf.oracle.spec.case import Case
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any
 
 from refgf.oracle import definitions
 
-PREFIX = "refgf.oracle.definitions."
+PREFIX = "refgf.oracle.spec."
 
 
 def defined() -> dict[str, FunctionType]:

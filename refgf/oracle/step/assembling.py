@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
+from refgf.oracle.spec.sums import UNIT_ROUNDOFF
 from refgf.oracle.step.buffers import differs
 from refgf.oracle.step.factors import Cause
 from refgf.oracle.step.findings import listed

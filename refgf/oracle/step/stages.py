@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
+from refgf.oracle.spec.sums import UNIT_ROUNDOFF
 
 BUFFER_ROUNDINGS = 64
 Arrays = dict[str, np.ndarray]

@@ -6,7 +6,7 @@ float32 and was divided by p. Numbers of a sum in float32 are not: one in 2^13 l
 
 import numpy as np
 
-from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
+from refgf.oracle.spec.sums import UNIT_ROUNDOFF
 from refgf.oracle.step.stages import Arrays, Whole
 
 # bfloat16 first: most of its numbers are float16 too. It has the exponents of float32

@@ -45,7 +45,7 @@ ATTACKS = {
         "may not import refgf",
     ),
     "the answers read": (
-        f"return eval(open({str(ROOT / 'refgf/oracle/definitions/ring.py')!r}).read())",
+        f"return eval(open({str(ROOT / 'refgf/oracle/spec/ring.py')!r}).read())",
         "may not read",
     ),
     "the judge's memory read": (

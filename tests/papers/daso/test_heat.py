@@ -15,8 +15,8 @@ from refgf.oracle.definitions import (
     heat_traffic,
     same_bits,
 )
-from refgf.oracle.definitions.daso import tree_children
 from refgf.oracle.judge.comparison import judge_bits
+from refgf.oracle.spec.daso import tree_children
 from refgf.papers.daso.daso import DASO
 from refgf.papers.daso.heat import HeatPhase, HeatPhases
 from refgf.papers.daso.merge import heat_merge, merge

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.judged import JudgedFunction, Outputs, select
+from refgf.oracle.spec.case import Case
 
 INSIDE_BETWEEN = ("itemsize", "inside", "between")
 

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.definitions import DASOSettings
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.judged import (
     JudgedFunction,
     Outputs,
@@ -13,6 +12,7 @@ from refgf.oracle.judge.functions.judged import (
     select,
     steps_of,
 )
+from refgf.oracle.spec.case import Case
 
 
 def daso_settings(case: Case) -> DASOSettings:

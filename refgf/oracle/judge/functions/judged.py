@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.judge.case import Case
+from refgf.oracle.spec.case import Case
 
 Outputs = dict[str, np.ndarray]  # {"out.NAME": array}
 

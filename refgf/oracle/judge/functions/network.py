@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.judged import JudgedFunction, Outputs, array_function
+from refgf.oracle.spec.case import Case
 
 IMAGE = ("image", "row", "column", "channel")
 WEIGHT = ("row", "column", "channel", "output")

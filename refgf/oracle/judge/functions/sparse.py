@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.definitions import CSCRunSettings, WarmupPlan, chunk_bounds
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.judged import (
     JudgedFunction,
     Outputs,
@@ -16,6 +15,7 @@ from refgf.oracle.judge.functions.judged import (
     select,
     steps_of,
 )
+from refgf.oracle.spec.case import Case
 
 
 def importance(module: Any, case: Case) -> Outputs:

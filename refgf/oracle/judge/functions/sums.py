@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.judged import (
     JudgedFunction,
     Outputs,
@@ -17,6 +16,7 @@ from refgf.oracle.judge.functions.judged import (
     select,
     vectors,
 )
+from refgf.oracle.spec.case import Case
 
 PLAIN_SUMS = (
     "ring_allreduce",

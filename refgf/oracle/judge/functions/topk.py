@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.judged import (
     JudgedFunction,
     Outputs,
@@ -12,6 +11,7 @@ from refgf.oracle.judge.functions.judged import (
     select,
     steps_of,
 )
+from refgf.oracle.spec.case import Case
 
 
 def selection(name: str, *arguments: str) -> JudgedFunction:

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.definitions import LARSSettings
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.judged import (
     JudgedFunction,
     Outputs,
@@ -17,6 +16,7 @@ from refgf.oracle.judge.functions.judged import (
     steps_of,
 )
 from refgf.oracle.judge.functions.sums import allreduce
+from refgf.oracle.spec.case import Case
 
 OPTIMIZER_AXES = {"w": ("step", "element"), "v": ("step", "element")}
 SCALED_AXES = {"w": ("step", "element"), "scale": ("step",), "finite": ("step",)}

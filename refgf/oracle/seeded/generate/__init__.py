@@ -1,6 +1,5 @@
 """Generators of the golden cases. Each asserts that its case exercises what `why` claims."""
 
-from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate import (
     cache,
     costs,
@@ -19,6 +18,7 @@ from refgf.oracle.seeded.generate import (
     updates,
     warmup,
 )
+from refgf.oracle.spec.case import Case
 
 
 def golden_cases() -> list[Case]:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import make, random_source, require
+from refgf.oracle.spec.case import Case
 
 NODES = {"one": [[0, 1, 2]], "even": [[0, 1], [2, 3]], "uneven": [[0, 3, 4], [1], [2, 5]]}
 

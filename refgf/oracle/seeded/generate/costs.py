@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import make, require
+from refgf.oracle.spec.case import Case
 
 U = 2.0**-53
 FAST, SLOW = [3.0e-6, 6.0e-11, 2.5e-12], [4.5e-5, 8.7e-10, 2.5e-12]  # seconds; per byte, added byte

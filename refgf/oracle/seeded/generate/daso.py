@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from refgf.oracle.definitions import daso_run, daso_wait, same_bits
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.daso import daso_settings
 from refgf.oracle.seeded.generate.families import make, random_source, require
+from refgf.oracle.spec.case import Case
 
 N = 17
 BLOCKING = [0, 0, 0]

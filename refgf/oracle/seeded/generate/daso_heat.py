@@ -13,10 +13,10 @@ from refgf.oracle.definitions import (
     heat_receives,
     same_bits,
 )
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.daso import daso_settings
 from refgf.oracle.seeded.generate.daso import BLOCKING, N, ranks_agree
 from refgf.oracle.seeded.generate.families import make, random_source, require
+from refgf.oracle.spec.case import Case
 
 
 def run_case(

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from refgf.oracle.definitions import csc_run, daso_phases
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.sparse import csc_settings
 from refgf.oracle.seeded.generate.families import make, random_source, require
 from refgf.oracle.seeded.generate.sparse import run_case
+from refgf.oracle.spec.case import Case
 
 
 def number_cases() -> Iterator[Case]:

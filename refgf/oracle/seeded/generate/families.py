@@ -15,9 +15,9 @@ import numpy as np
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import on_wire
-from refgf.oracle.definitions.sums import LARGEST
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.cases import fill
+from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.sums import LARGEST
 
 DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}

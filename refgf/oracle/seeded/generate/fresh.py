@@ -13,7 +13,6 @@ import numpy as np
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import conv, fully_connected
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.cases import fill
 from refgf.oracle.judge.functions import PLAIN_SUMS
 from refgf.oracle.seeded.generate.families import inputs, random_source
@@ -37,6 +36,7 @@ from refgf.oracle.seeded.generate.fresh_parts import (
 from refgf.oracle.seeded.generate.fresh_times import TIMES, time_bounds
 from refgf.oracle.seeded.generate.network import U, gamma
 from refgf.oracle.seeded.generate.updates import relative
+from refgf.oracle.spec.case import Case
 
 LARGE = 3 << 15  # elements: 384 KiB of float32, and more than 16 bits count
 

@@ -12,9 +12,9 @@ from refgf.oracle.definitions import (
     three_phase_allreduce,
     tree_allreduce,
 )
-from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import inputs, make, random_source, require
 from refgf.oracle.seeded.generate.sums import FAMILY_SAYS
+from refgf.oracle.spec.case import Case
 
 NODES = {
     "one-rank": [[0]],

@@ -11,9 +11,9 @@ from refgf.oracle.definitions import (
     lars_step,
     same_bits,
 )
-from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import inputs, make, random_source, require
 from refgf.oracle.seeded.generate.updates import exact_ratios, relative
+from refgf.oracle.spec.case import Case
 
 SIZES, DECAYED = (
     [2, 7, 0, 1, 23, 4],

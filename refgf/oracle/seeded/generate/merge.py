@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from refgf.oracle.definitions import best_counts, greedy_counts, step_times
-from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import make, random_source, require
 from refgf.oracle.seeded.mistakes.merge import all_or_none, best_theta, pairs_at_most
+from refgf.oracle.spec.case import Case
 
 U = 2.0**-53
 SMALLEST = [(1.0, 1), (2.0, 1), (4.0, 1)], [2.0, 1.0]  # the least that the greedy rule misses

@@ -16,8 +16,8 @@ from refgf.oracle.definitions import (
     max_pool,
     max_pool_backward,
 )
-from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import make, random_source, require
+from refgf.oracle.spec.case import Case
 
 U = 2.0**-53
 

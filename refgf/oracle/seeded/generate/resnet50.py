@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from refgf.oracle.definitions import resnet50_step
-from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import make, random_source, require
+from refgf.oracle.spec.case import Case
 
 BLOCKS = [3, 4, 6, 3]
 CLASSES, BATCH = 4, 5

@@ -10,7 +10,6 @@ import numpy as np
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import lars_ratio, same_bits
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.seeded.generate.families import make, random_source, require
 from refgf.oracle.seeded.generate.network import U
@@ -19,6 +18,7 @@ from refgf.oracle.seeded.generate.updates import exact_ratios, relative
 from refgf.oracle.seeded.generate.warmup import PLAN
 from refgf.oracle.seeded.mistakes import roundings as mistakes
 from refgf.oracle.seeded.variants import variant
+from refgf.oracle.spec.case import Case
 
 SIZES, DECAYED = [4, 9, 3, 1], np.array([1, 1, 1, 0], np.uint8)
 TINY = 2.0**-149

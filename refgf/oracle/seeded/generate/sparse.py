@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from refgf.oracle.definitions import FORMS, choose, conserved, csc_run, percent_of_step
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.sparse import csc_settings
 from refgf.oracle.seeded.generate.families import make, random_source, require
 from refgf.oracle.seeded.generate.updates import exact_ratios
+from refgf.oracle.spec.case import Case
 
 CHUNK, SIZES = 8, [3, 1, 20, 2, 17, 9, 1]  # 53 elements: six chunks of 8 and one of 5
 DECAYED = np.array([1, 0, 1, 0, 1, 1, 0], np.uint8)

@@ -6,9 +6,9 @@ import numpy as np
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import direct_in_calls, ring_allreduce, ring_states, same_bits
-from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import inputs, make, random_source, require
 from refgf.oracle.seeded.generate.updates import beyond_float32, nans
+from refgf.oracle.spec.case import Case
 
 FAMILY_SAYS = {
     "invariant": (

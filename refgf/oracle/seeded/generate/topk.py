@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from refgf.oracle.definitions import exact_sum, mstopk, top_k
-from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import inputs, make, random_source, require
+from refgf.oracle.spec.case import Case
 
 
 def cases() -> Iterator[Case]:

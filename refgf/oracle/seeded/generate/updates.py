@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from refgf.oracle.definitions import lars_ratio, momentum_step, on_wire, same_bits
-from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.seeded.generate.families import make, random_source, require
 from refgf.oracle.seeded.variants import variant
+from refgf.oracle.spec.case import Case
 
 AWKWARD = [
     0.0,

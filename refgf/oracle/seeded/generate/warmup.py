@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import make, random_source, require
 from refgf.oracle.seeded.generate.sparse import CHUNK, DECAYED, SIZES
 from refgf.oracle.seeded.generate.updates import relative
+from refgf.oracle.spec.case import Case
 
 PLAN = {
     "warmup_steps": 5,

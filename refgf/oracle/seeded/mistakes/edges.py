@@ -13,8 +13,8 @@ from refgf.oracle.definitions import (
     slice_bounds,
     topk_traffic,
 )
-from refgf.oracle.definitions.csc_step import skip_step
 from refgf.oracle.seeded.mistakes.registry import mistake
+from refgf.oracle.spec.csc_step import skip_step
 
 
 @mistake("M4", "lars_ratio", "infinite where the denominator is 0")

@@ -19,9 +19,9 @@ from refgf.oracle.definitions import (
     polynomial_rate,
     scaled_allreduce,
 )
-from refgf.oracle.definitions.csc import chunk_bounds
-from refgf.oracle.definitions.csc_step import chosen_rates, local_gradient, update
 from refgf.oracle.seeded.mistakes.registry import mistake
+from refgf.oracle.spec.csc import chunk_bounds
+from refgf.oracle.spec.csc_step import chosen_rates, local_gradient, update
 
 
 def float32(value):

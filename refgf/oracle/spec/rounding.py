@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refgf.oracle.definitions.alexnet import CONVOLUTIONS
+from refgf.oracle.spec.alexnet import CONVOLUTIONS
 
 Arrays = list[np.ndarray]
 

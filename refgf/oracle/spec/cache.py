@@ -3,8 +3,8 @@
 nodes: the ranks of each node, [[0, 1], [2, 3]].
 """
 
-from refgf.oracle.definitions.hierarchy import Nodes
-from refgf.oracle.definitions.ring import slice_bounds
+from refgf.oracle.spec.hierarchy import Nodes
+from refgf.oracle.spec.ring import slice_bounds
 
 
 def node_shards(n: int, nodes: Nodes) -> list[list[int]]:

@@ -5,7 +5,7 @@ Tensors lie in one pool, in the order in which backward generates their gradient
 
 import numpy as np
 
-from refgf.oracle.definitions.ring import Arrays, direct_allreduce, ring_allreduce
+from refgf.oracle.spec.ring import Arrays, direct_allreduce, ring_allreduce
 
 WIRE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 Calls = list[tuple[int, int]]  # (start, stop) of each call, in elements of the pool

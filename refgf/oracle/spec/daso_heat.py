@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from refgf.oracle.definitions.csc import chunk_bounds
-from refgf.oracle.definitions.daso import (
+from refgf.oracle.spec.csc import chunk_bounds
+from refgf.oracle.spec.daso import (
     BLOCKING,
     DASOSettings,
     Phase,
@@ -24,8 +24,8 @@ from refgf.oracle.definitions.daso import (
     daso_wait,
     tree_children,
 )
-from refgf.oracle.definitions.numbers import on_wire
-from refgf.oracle.definitions.ring import Arrays, ring_traffic
+from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.ring import Arrays, ring_traffic
 
 
 def heat_receives(b: int, sent: int, batches: int, phase: Phase) -> bool:

@@ -5,8 +5,8 @@ from math import ceil
 
 import numpy as np
 
-from refgf.oracle.definitions.hierarchy import Nodes, node_slices
-from refgf.oracle.definitions.ring import Arrays, ring_traffic, slice_bounds
+from refgf.oracle.spec.hierarchy import Nodes, node_slices
+from refgf.oracle.spec.ring import Arrays, ring_traffic, slice_bounds
 
 
 def keep_count(n: int, percent: float) -> int:

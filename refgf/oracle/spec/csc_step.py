@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refgf.oracle.definitions.csc import (
+from refgf.oracle.spec.csc import (
     accumulated_gradient,
     choose,
     chunk_bounds,
@@ -20,11 +20,11 @@ from refgf.oracle.definitions.csc import (
     next_residual,
     zero_residual,
 )
-from refgf.oracle.definitions.lazy import bytes_per_gradient, lazy_allreduce
-from refgf.oracle.definitions.momentum import decayed_gradient, lars_ratio
-from refgf.oracle.definitions.numbers import on_wire
-from refgf.oracle.definitions.ring import Arrays
-from refgf.oracle.definitions.scaling import all_finite, next_scale
+from refgf.oracle.spec.lazy import bytes_per_gradient, lazy_allreduce
+from refgf.oracle.spec.momentum import decayed_gradient, lars_ratio
+from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.ring import Arrays
+from refgf.oracle.spec.scaling import all_finite, next_scale
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ halving-doubling      (4, 4) (2, 2) (2, 0) (4, 0)
 
 from fractions import Fraction
 
-from refgf.oracle.definitions.ring import slice_bounds
+from refgf.oracle.spec.ring import slice_bounds
 
 Link = tuple[float, float, float]
 Rounds = list[tuple[int | Fraction, int | Fraction]]

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from refgf.oracle.definitions.momentum import momentum_step
-from refgf.oracle.definitions.numbers import on_wire
-from refgf.oracle.definitions.ring import Arrays, direct_allreduce
+from refgf.oracle.spec.momentum import momentum_step
+from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.ring import Arrays, direct_allreduce
 
 
 def scaled_allreduce(

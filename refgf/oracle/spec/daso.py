@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refgf.oracle.definitions.csc import chunk_bounds
-from refgf.oracle.definitions.momentum import momentum_step
-from refgf.oracle.definitions.ring import Arrays, ring_allreduce, ring_traffic
+from refgf.oracle.spec.csc import chunk_bounds
+from refgf.oracle.spec.momentum import momentum_step
+from refgf.oracle.spec.ring import Arrays, ring_allreduce, ring_traffic
 
 Phase = tuple[int, int, int]  # B, L, W
 BLOCKING = (0, 0, 0)

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from refgf.oracle.definitions.numbers import on_wire
+from refgf.oracle.spec.numbers import on_wire
 
 Arrays = list[np.ndarray]  # one per rank
 

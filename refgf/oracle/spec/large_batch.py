@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from refgf.oracle.definitions.momentum import LARSSettings, lars_step
-from refgf.oracle.definitions.ring import Arrays, slice_bounds
-from refgf.oracle.definitions.scaling import all_finite, next_scale, scaled_allreduce, working_copy
+from refgf.oracle.spec.momentum import LARSSettings, lars_step
+from refgf.oracle.spec.ring import Arrays, slice_bounds
+from refgf.oracle.spec.scaling import all_finite, next_scale, scaled_allreduce, working_copy
 
 
 def polynomial_rate(step: int, steps: int, rate: float, power: float = 2.0) -> float:

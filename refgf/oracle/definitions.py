@@ -1,9 +1,9 @@
 """What each technique must produce: the answers, written a second time and shorter.
 
-Every function states one numbered sentence of ../SPEC.md; its docstring begins with that number.
+Every function states one numbered sentence of SPEC.md; its docstring begins with that number.
 The functions work on "one array per rank", a list of p arrays, in plain NumPy, straight from the
 definition. They import nothing else of the project, and they are slow. Import them from this
-package: `from refgf.oracle.definitions import ring_allreduce`.
+module: `from refgf.oracle.definitions import ring_allreduce`. They stand in spec/:
 
     numbers.py      P1-P3    rounding to the wire type
     scaling.py      P4-P8    loss scaling, master weights
@@ -32,9 +32,9 @@ import re
 from collections.abc import Callable
 
 # ruff: noqa: F401  these names are here to be imported from here
-from refgf.oracle.definitions.alexnet import alexnet_step, split_layers
-from refgf.oracle.definitions.cache import cache_levels, fits, node_batches, node_shards
-from refgf.oracle.definitions.costs import (
+from refgf.oracle.spec.alexnet import alexnet_step, split_layers
+from refgf.oracle.spec.cache import cache_levels, fits, node_batches, node_shards
+from refgf.oracle.spec.costs import (
     allgather_rounds,
     allgather_s,
     allreduce_line,
@@ -59,7 +59,7 @@ from refgf.oracle.definitions.costs import (
     two_level_s,
     with_extras,
 )
-from refgf.oracle.definitions.csc import (
+from refgf.oracle.spec.csc import (
     FORMS,
     accumulated_gradient,
     choose,
@@ -70,7 +70,7 @@ from refgf.oracle.definitions.csc import (
     percent_of_step,
     zero_residual,
 )
-from refgf.oracle.definitions.csc_step import (
+from refgf.oracle.spec.csc_step import (
     CSCRunSettings,
     chosen_rates,
     csc_payload_bytes,
@@ -82,7 +82,7 @@ from refgf.oracle.definitions.csc_step import (
     skip_step,
     update,
 )
-from refgf.oracle.definitions.daso import (
+from refgf.oracle.spec.daso import (
     DASOSettings,
     daso_averaged,
     daso_broadcast,
@@ -100,7 +100,7 @@ from refgf.oracle.definitions.daso import (
     daso_wait,
     node_gradients,
 )
-from refgf.oracle.definitions.daso_heat import (
+from refgf.oracle.spec.daso_heat import (
     heat_again,
     heat_averaged,
     heat_mean,
@@ -113,7 +113,7 @@ from refgf.oracle.definitions.daso_heat import (
     heat_step,
     heat_traffic,
 )
-from refgf.oracle.definitions.hierarchy import (
+from refgf.oracle.spec.hierarchy import (
     add_partner,
     doubling_allreduce,
     hybrid_allreduce,
@@ -124,13 +124,13 @@ from refgf.oracle.definitions.hierarchy import (
     tree_allreduce,
     two_level_allreduce,
 )
-from refgf.oracle.definitions.large_batch import (
+from refgf.oracle.spec.large_batch import (
     accumulated,
     lars_partial_squares,
     polynomial_rate,
     scaled_lars_run,
 )
-from refgf.oracle.definitions.lazy import (
+from refgf.oracle.spec.lazy import (
     allreduce_calls,
     bytes_per_gradient,
     lazy_allreduce,
@@ -139,7 +139,7 @@ from refgf.oracle.definitions.lazy import (
     merged_allreduce,
     merged_calls,
 )
-from refgf.oracle.definitions.merge import (
+from refgf.oracle.spec.merge import (
     best_counts,
     computed_at,
     greedy_counts,
@@ -148,7 +148,7 @@ from refgf.oracle.definitions.merge import (
     lazy_step,
     step_times,
 )
-from refgf.oracle.definitions.momentum import (
+from refgf.oracle.spec.momentum import (
     LARSSettings,
     decayed_gradient,
     lars_ratio,
@@ -156,7 +156,7 @@ from refgf.oracle.definitions.momentum import (
     momentum_step,
     warmup_rate,
 )
-from refgf.oracle.definitions.network import (
+from refgf.oracle.spec.network import (
     batch_norm,
     batch_norm_backward,
     central_differences,
@@ -170,13 +170,13 @@ from refgf.oracle.definitions.network import (
     relu,
     softmax_cross_entropy,
 )
-from refgf.oracle.definitions.numbers import (
+from refgf.oracle.spec.numbers import (
     bfloat16_bits,
     bfloat16_values,
     on_wire,
     underflow_share,
 )
-from refgf.oracle.definitions.resnet50 import (
+from refgf.oracle.spec.resnet50 import (
     bottleneck,
     bottleneck_backward,
     conv_norm,
@@ -184,7 +184,7 @@ from refgf.oracle.definitions.resnet50 import (
     residual_layers,
     resnet50_step,
 )
-from refgf.oracle.definitions.ring import (
+from refgf.oracle.spec.ring import (
     agree,
     direct_allreduce,
     direct_fold,
@@ -197,16 +197,16 @@ from refgf.oracle.definitions.ring import (
     same_bits,
     slice_bounds,
 )
-from refgf.oracle.definitions.rounding import alexnet_rounding, momentum_rounding
-from refgf.oracle.definitions.scaling import (
+from refgf.oracle.spec.rounding import alexnet_rounding, gamma, momentum_rounding
+from refgf.oracle.spec.scaling import (
     all_finite,
     next_scale,
     scaled_allreduce,
     scaled_run,
     working_copy,
 )
-from refgf.oracle.definitions.sums import exact_sum, summation_bound
-from refgf.oracle.definitions.topk import (
+from refgf.oracle.spec.sums import exact_sum, summation_bound
+from refgf.oracle.spec.topk import (
     hitopk_pairs_traffic,
     hitopk_run,
     keep_count,
@@ -216,7 +216,7 @@ from refgf.oracle.definitions.topk import (
     topk_run,
     topk_traffic,
 )
-from refgf.oracle.definitions.warmup import (
+from refgf.oracle.spec.warmup import (
     WarmupPlan,
     density_at,
     rate_at,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from refgf.oracle.definitions.csc import percent_of_step
-from refgf.oracle.definitions.csc_step import CSCRunSettings, csc_start, csc_step
-from refgf.oracle.definitions.momentum import warmup_rate
-from refgf.oracle.definitions.ring import Arrays
+from refgf.oracle.spec.csc import percent_of_step
+from refgf.oracle.spec.csc_step import CSCRunSettings, csc_start, csc_step
+from refgf.oracle.spec.momentum import warmup_rate
+from refgf.oracle.spec.ring import Arrays
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import math
 
 import numpy as np
 
-from refgf.oracle.definitions.ring import Arrays
-from refgf.oracle.definitions.sums import exact_sum
+from refgf.oracle.spec.ring import Arrays
+from refgf.oracle.spec.sums import exact_sum
 
 FORMS = ("dgc", "dgc_masked", "history", "none")
 Residual = dict[str, np.ndarray]  # {"u", "v"} or {"h"}, arrays (n,)

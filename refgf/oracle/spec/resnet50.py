@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.definitions.network import (
+from refgf.oracle.spec.network import (
     batch_norm,
     batch_norm_backward,
     conv,
