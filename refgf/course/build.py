@@ -12,6 +12,7 @@ from refgf.course.instructor import page
 from refgf.course.lesson import LESSONS, LessonFiles, lesson_files
 from refgf.course.platforms import PLATFORMS
 from refgf.oracle.foreign.closure import closure
+from refgf.oracle.grade.marking import module_of
 from refgf.oracle.grade.report import totals
 
 MADE = ".refgf-course"  # lists the files of a build, so that the next one may replace them
@@ -100,8 +101,7 @@ def starter(lesson: LessonFiles) -> dict[str, bytes]:
 def autograder(lesson: LessonFiles, platform: str, seed: int) -> dict[str, bytes]:
     """What the platform runs: its own files, and a bundle of refgf with the settings."""
     module = PLATFORMS[platform]
-    allowed = getattr(lesson.exercises, "ALLOWED", ())
-    bundle, libraries = closure([module.AUTOGRADER, lesson.exercises.__name__, *allowed])
+    bundle, libraries = closure([module.AUTOGRADER, module_of(lesson.number)])
     assert set(libraries) <= {"numpy", "safetensors"}, libraries
     settings = {"lesson": lesson.number, "seed": seed}
     bundle["course.json"] = json.dumps(settings) + "\n"

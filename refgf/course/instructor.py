@@ -5,6 +5,7 @@ from refgf.course.lesson import LessonFiles
 from refgf.course.platforms import PLATFORMS
 from refgf.oracle.grade.marking import parts
 from refgf.oracle.grade.sandbox import BYTES, SECONDS
+from refgf.oracle.grade.trusted import costs
 
 PAGE = """# {title}: for the teacher
 
@@ -73,7 +74,7 @@ def page(lesson: LessonFiles, platform: str, seed: int, totals: dict[str, tuple[
     ]
     points = [row(exercise.name, what, count) for exercise, what, count in all_parts]
     mistakes = [
-        row(exercise.name, mistake.sentence, ", ".join(mistake.loses))
+        row(exercise.name, mistake.sentence, ", ".join(costs(exercise, mistake)))
         for exercise in exercises(lesson.number)
         for mistake in exercise.mistakes
     ]

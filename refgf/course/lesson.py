@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 from refgf.oracle.grade.marking import exercises_of, lessons
+from refgf.oracle.spec.exercise import Collective, Exercise
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SHIPPED = PACKAGE / "shipped" / "lessons"  # in an installed package
@@ -14,10 +14,10 @@ LESSONS = SHIPPED if SHIPPED.exists() else PACKAGE.parent / "lessons"
 
 @dataclass(frozen=True)
 class LessonFiles:
-    """number: "01". exercises: the module with EXERCISES. starter, answers: files in lessons/."""
+    """number: "01". starter, answers: files in lessons/."""
 
     number: str
-    exercises: ModuleType
+    exercises: list[Exercise | Collective]
     starter: Path
     answers: Path
 
@@ -33,7 +33,7 @@ class LessonFiles:
 
     @property
     def points(self) -> int:
-        return sum(exercise.points for exercise in self.exercises.EXERCISES)
+        return sum(exercise.points for exercise in self.exercises)
 
     def words(self) -> list[str]:
         """The rows of the glossary that are first met in this lesson."""

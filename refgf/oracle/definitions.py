@@ -12,9 +12,7 @@ module: `from refgf.oracle.definitions import ring_allreduce`. They stand in spe
     lazy.py         L        lazy allreduce, merged gradients
     momentum.py     M1-M5    momentum SGD, LARS
     large_batch.py  M6-M9    accumulation, LARS in parallel and under loss scaling
-    csc.py          C1-C7    coarse-grained sparse communication: its functions
-    csc_step.py     C8-C14   coarse-grained sparse communication: a whole step
-    warmup.py       C15      the same with LARS and warm-up
+    csc/            C        coarse-grained sparse communication
     merge.py        G        calls in time, merged gradients (MG-WFBP)
     costs.py        E        the time of a collective
     daso.py         A1-A12   asynchronous sums between nodes
@@ -34,6 +32,7 @@ from collections.abc import Callable
 # ruff: noqa: F401  these names are here to be imported from here
 from refgf.oracle.spec.alexnet import alexnet_step, split_layers
 from refgf.oracle.spec.cache import cache_levels, fits, node_batches, node_shards
+from refgf.oracle.spec.calls import same_bits
 from refgf.oracle.spec.costs import (
     allgather_rounds,
     allgather_s,
@@ -59,29 +58,25 @@ from refgf.oracle.spec.costs import (
     two_level_s,
     with_extras,
 )
-from refgf.oracle.spec.csc import (
+from refgf.oracle.spec.csc.choice import choose, percent_of_step
+from refgf.oracle.spec.csc.importance import chunk_bounds, importance
+from refgf.oracle.spec.csc.residual import (
     FORMS,
     accumulated_gradient,
-    choose,
-    chunk_bounds,
     conserved,
-    importance,
     next_residual,
-    percent_of_step,
     zero_residual,
 )
-from refgf.oracle.spec.csc_step import (
-    CSCRunSettings,
-    chosen_rates,
+from refgf.oracle.spec.csc.step import (
     csc_payload_bytes,
     csc_run,
     csc_start,
     csc_step,
-    local_gradient,
     sent_elements,
     skip_step,
-    update,
 )
+from refgf.oracle.spec.csc.update import CSCRunSettings, chosen_rates, local_gradient, update
+from refgf.oracle.spec.csc.warmup import WarmupPlan, density_at, rate_at, sparse_warmup_run
 from refgf.oracle.spec.daso import (
     DASOSettings,
     daso_averaged,
@@ -194,7 +189,6 @@ from refgf.oracle.spec.ring import (
     ring_states,
     ring_traffic,
     rounded_fold,
-    same_bits,
     slice_bounds,
 )
 from refgf.oracle.spec.rounding import alexnet_rounding, gamma, momentum_rounding
@@ -215,12 +209,6 @@ from refgf.oracle.spec.topk import (
     top_k,
     topk_run,
     topk_traffic,
-)
-from refgf.oracle.spec.warmup import (
-    WarmupPlan,
-    density_at,
-    rate_at,
-    sparse_warmup_run,
 )
 
 __all__ = [name for name in dir() if callable(globals()[name]) and not name.startswith("_")]

@@ -36,15 +36,15 @@ from refgf.oracle.definitions import (
 )
 from refgf.oracle.judge.comparison import differs, outside
 from refgf.oracle.judge.orders import candidates
-from refgf.oracle.seeded.mistakes.sparse import (
+from refgf.oracle.spec.csc.residual import (
+    Residual,
     not_cleared,
     not_corrected,
     residual_dropped,
     residual_not_added,
 )
-from refgf.oracle.seeded.variants import variant
-from refgf.oracle.spec.csc import Residual
 from refgf.oracle.spec.sums import HALF_SMALLEST, UNIT_ROUNDOFF
+from refgf.oracle.spec.variants import variant
 
 EXPLAINED = 4096  # elements of a bucket that are compared with the known orders
 ORDERS_SHOWN = 3

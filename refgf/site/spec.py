@@ -10,19 +10,21 @@ import inspect
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
 
 from refgf.oracle.definitions import statements
+from refgf.oracle.grade.marking import exercises_of, lessons
 from refgf.oracle.seeded.mistakes import MISTAKES
+from refgf.oracle.spec.variants import ROOTS, called
 from refgf.site.frame import contents, page
 from refgf.site.markdown import Text, folded
 from refgf.site.repository import Repository, lesson_numbers
 
 ADDRESS, FILE = "spec/index.html", "refgf/oracle/SPEC.md"
 ROW = re.compile(r"<tr>\n<td>([A-Z]\d+)</td>\n<td[^>]*>(.*?)</td>", re.S)
-DEFINITIONS = "refgf.oracle.definitions"
+DEFINITIONS = ("refgf.oracle.definitions", "refgf.oracle.spec")
 SHOWN = 3  # golden cases with a link
 
 
@@ -100,10 +102,19 @@ def lessons_of(root: Path) -> dict[str, set[str]]:
             files += (root / "lessons" / "lab" / folder).glob("*.py")
         exercises = root / "refgf/oracle/grade/exercises"
         files += [*exercises.glob(f"lesson_{number}.py"), *exercises.glob(f"lesson_{number}/*.py")]
-        for file in files:
-            for name in names_used(file.read_text(encoding="utf-8")):
-                found[name].add(number)
+        used = {name for file in files for name in names_used(file.read_text(encoding="utf-8"))}
+        for exercise in exercises_of(number) if number in lessons() else ():
+            used |= definitions_of(exercise.reference)
+        for name in used:
+            found[name].add(number)
     return found
+
+
+def definitions_of(reference: Callable) -> set[str]:
+    """The definition that an exercise asks for, or those that its answer calls."""
+    if reference in ROOTS:
+        return {reference.__name__}
+    return {function.__name__ for function in called(reference) & set(ROOTS)}
 
 
 def names_used(code: str) -> Iterator[str]:

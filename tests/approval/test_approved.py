@@ -138,7 +138,7 @@ def test_marks(lesson, approved, monkeypatch):
 def test_marks_that_a_mistake_loses(lesson, approved):
     """Each typical mistake of students, the parts that it costs, and what is said of these."""
     lines = []
-    for exercise in marking.exercises_of(lesson).EXERCISES:
+    for exercise in marking.exercises_of(lesson):
         for mistake in sorted(exercise.mistakes, key=lambda mistake: mistake.sentence):
             lines += [f"{exercise.name}: {mistake.sentence}"]
             for seeds in ((2019,), (2019, 1)):

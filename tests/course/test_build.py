@@ -265,7 +265,7 @@ def test_an_attack_costs_its_exercise(built, tmp_path):
 
 def test_a_table_of_public_results(tmp_path):
     """It loses its points without a word on the hidden case; the oracle gives the same points."""
-    part = LESSON.exercises.SLICES.parts[0]
+    part = LESSON.exercises[0].parts[0]
     cases = [tuple(map(int, c)) for c in part.cases(marking.source(marking.PUBLIC_SEED, part))]
     table = {(n, p): [(i * (n // p), (i + 1) * (n // p)) for i in range(p)] for n, p in cases}
     file = tmp_path / "01.py"
@@ -323,7 +323,7 @@ def test_every_lesson(lesson, tmp_path):
     points, of = totals(marks_of_file(folder / "starter" / f"{lesson}.py", lesson, SEED))
     assert points < 0.3 * of
     page = (folder / "instructor" / "README.md").read_text()
-    exercises = marking.exercises_of(lesson).EXERCISES
+    exercises = marking.exercises_of(lesson)
     assert all(m.sentence.replace("|", "\\|") in page for e in exercises for m in e.mistakes)
     seed = json.loads((folder / "autograder" / "course.json").read_text())["seed"]
     assert str(seed) in page and 10**8 <= seed < 10**9

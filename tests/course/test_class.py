@@ -25,7 +25,7 @@ def submissions() -> list[str]:
     files = lesson_files(LESSON)
     answers, starter = files.answers.read_text(), files.starter.read_text()
     found = [answers, starter, answers + HANGS, "def pool_slices(:\n", ""]
-    for exercise in exercises_of(LESSON).EXERCISES[1:]:
+    for exercise in exercises_of(LESSON)[1:]:
         for wrong in ("None", "a[0]"):
             found.append(f"{answers}\ndef {exercise.name}(*a):\n    return {wrong}\n")
     return found[:10]
@@ -55,7 +55,7 @@ def on_two_processors(command: list, cwd: Path) -> float:
 def require_class(rows: list[list[str]], students: int, texts: list[str]) -> None:
     """A line a student; the marks of equal files are equal, the right ones have all points."""
     header, *lines = rows
-    names = [exercise.name for exercise in exercises_of(LESSON).EXERCISES]
+    names = [exercise.name for exercise in exercises_of(LESSON)]
     assert header[1:] == ["points", "of", *names] and len(lines) == students
     by_file = {}
     for line in lines:

@@ -9,7 +9,7 @@ from refgf.oracle.judge.comparison import Failure, judge_bits
 from refgf.oracle.judge.implementations import Files, PythonModule
 from refgf.oracle.judge.phases import OF_A_RANK, phases_of
 from refgf.oracle.judge.verify import verify, verify_case
-from refgf.oracle.seeded.variants import variant
+from refgf.oracle.spec.variants import variant
 from tests.support.golden import golden_case
 
 

@@ -17,7 +17,7 @@ from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.verify import verify, verify_case
 from refgf.oracle.seeded.mistakes import MISTAKES
-from refgf.oracle.seeded.variants import defined, uses, variant
+from refgf.oracle.spec.variants import ROOTS, called, uses, variant
 from tests.support.golden import CASES
 
 BY_NAME = {case.name: case for case in CASES}
@@ -134,9 +134,9 @@ def test_a_replacement_reaches_everything_that_uses_it():
 
 
 def test_names_of_definitions_are_unique():
-    """`variant` puts all definitions into one namespace."""
-    names = [f"{function.__module__}.{name}" for name, function in defined().items()]
-    assert len({name.rsplit(".", 1)[1] for name in names}) == len(names)
+    """`variant` is asked for them by name."""
+    every = {function for root in ROOTS for function in called(root)}
+    assert len({function.__name__ for function in every}) == len(every)
 
 
 def test_a_mistake_that_cannot_run_a_case_is_no_diagnosis():

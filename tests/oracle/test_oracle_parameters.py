@@ -10,7 +10,7 @@ from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.verify import verify_case
 from refgf.oracle.seeded.generate.fresh import fresh_cases
 from refgf.oracle.seeded.mistakes import roundings
-from refgf.oracle.seeded.variants import variant
+from refgf.oracle.spec.variants import variant
 from tests.support.golden import CASES
 
 WHOLE = "a whole number, of which nothing is rounded"

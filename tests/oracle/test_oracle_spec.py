@@ -14,9 +14,10 @@ from refgf.oracle.judge.report import SPEC, spec_statements
 from refgf.oracle.judge.verify import verify_case
 from refgf.oracle.seeded.generate.fresh import fresh_cases
 from refgf.oracle.seeded.mistakes import MISTAKES
-from refgf.oracle.seeded.variants import defined
 from tests.support.golden import CASES
 from refgf.oracle.spec.case import SPEC as SPEC_VERSION
+from refgf.oracle.spec.page import with_rows
+from refgf.oracle.spec.variants import defined
 
 
 def test_every_statement_has_a_function_and_every_function_a_statement():
@@ -30,6 +31,11 @@ def test_numbers_are_used_once_and_in_order():
         by_letter.setdefault(letter, []).append(int(number))
     for letter, found in by_letter.items():
         assert found == list(range(1, len(found) + 1)), letter
+
+
+def test_rows_are_written_from_the_records():
+    """If the docstring of a definition is what you mean: make spec."""
+    assert with_rows(SPEC.read_text()) == SPEC.read_text()
 
 
 @pytest.mark.parametrize("statement", sorted(spec_statements()))

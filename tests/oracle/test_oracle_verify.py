@@ -16,8 +16,8 @@ from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.orders import NAMED, ORDERS
 from refgf.oracle.judge.profiles import in_order, judge
 from refgf.oracle.judge.verify import by_statement, verify, verify_case
-from refgf.oracle.seeded.mistakes.sparse import ties_to_higher
-from refgf.oracle.seeded.variants import variant
+from refgf.oracle.spec.csc.choice import ties_to_higher
+from refgf.oracle.spec.variants import variant
 from tests.support.golden import CASES, golden_case
 
 RINGS = [case for case in CASES if case.function == "ring_allreduce"]

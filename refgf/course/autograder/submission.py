@@ -15,9 +15,9 @@ import numpy as np
 
 from refgf.oracle.foreign.report import unsafe
 from refgf.oracle.grade import marking
-from refgf.oracle.grade.exercise import Collective, Exercise
 from refgf.oracle.grade.mark import Mark
 from refgf.oracle.grade.sandbox import Sandbox
+from refgf.oracle.spec.exercise import Collective, Exercise
 
 ROOT = Path(__file__).resolve().parents[3]  # of the bundle
 SETTINGS = ROOT / "course.json"
@@ -63,8 +63,7 @@ def marks_of_folder(folder: Path, lesson: str, seed: int) -> tuple[list[Mark], s
 
 def marks_of_file(file: Path, lesson: str, seed: int) -> list[Mark]:
     """The marks for public and hidden cases."""
-    allowed = getattr(marking.exercises_of(lesson), "ALLOWED", ())
-    with Sandbox(file, allowed) as sandbox, np.errstate(all="ignore"):
+    with Sandbox(file) as sandbox, np.errstate(all="ignore"):
         marks = [marked(sandbox, exercise, seed) for exercise in exercises(lesson)]
     warn(frozenset(sandbox.server.still_open))
     return marks
@@ -90,5 +89,5 @@ def marked(sandbox: Sandbox, exercise: Exercise | Collective, seed: int) -> Mark
     return public
 
 
-def exercises(lesson: str) -> tuple[Exercise | Collective, ...]:
-    return marking.exercises_of(lesson).EXERCISES
+def exercises(lesson: str) -> list[Exercise | Collective]:
+    return marking.exercises_of(lesson)

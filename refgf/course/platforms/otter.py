@@ -78,7 +78,7 @@ def files(lesson: LessonFiles) -> dict[str, str]:
         "run_otter.py": RUN_OTTER,
         "files/marks.ipynb": json.dumps(NOTEBOOK) + "\n",
     }
-    for i, exercise in enumerate(lesson.exercises.EXERCISES):
+    for i, exercise in enumerate(lesson.exercises):
         cases = [
             {
                 "name": what,

@@ -13,21 +13,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from refgf.oracle import spec
 from refgf.oracle.foreign.process import CannotStart
 from refgf.oracle.grade.difference import difference, plain
-from refgf.oracle.grade.exercise import (
-    PUBLIC_SEED,
-    Collective,
-    Exercise,
-    Mistake,
-    Part,
-    returned,
-)
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
 from refgf.oracle.grade.messages import mark_collective
 from refgf.oracle.grade.sandbox import Sandbox
@@ -40,8 +32,18 @@ from refgf.oracle.grade.shown import (
     without_text,
 )
 from refgf.oracle.grade.student_process import decoded, encoded
+from refgf.oracle.spec.exercise import (
+    EXERCISES,
+    PUBLIC_SEED,
+    Collective,
+    Exercise,
+    Part,
+    TypicalMistake,
+    returned,
+)
 
 PACKAGE = "refgf.oracle.grade.exercises"
+OWN = Path(__file__).with_name("exercises")
 STILL_OPEN: set[str] = set()  # what the wall of this machine has left open, for the report
 WRONG_KINDS = (AttributeError, TypeError, ValueError)
 BEFORE_A_CALL = ("absent", "cannot be imported", "not written")
@@ -66,29 +68,39 @@ class Wrong:
 
 def lessons() -> list[str]:
     """The numbers of the lessons that have exercises: ["00", "01", ...]."""
-    folder = Path(__file__).with_name("exercises")
-    return sorted(path.stem.removeprefix("lesson_") for path in folder.glob("lesson_*"))
+    own = (path.stem.removeprefix("lesson_") for path in OWN.glob("lesson_*"))
+    return sorted({*own, *(number.partition(".")[0] for number in EXERCISES)})
 
 
-def exercises_of(lesson: str) -> ModuleType:
-    """EXERCISES and ALLOWED of a lesson's module. ValueError for an unknown lesson."""
+def exercises_of(lesson: str) -> list[Exercise | Collective]:
+    """In their order. ValueError for an unknown lesson."""
     number = re.match(r"\d*", lesson)[0].zfill(2)  # 1, 01 and 01_ring_allreduce are the same
     if number not in lessons():
         raise ValueError(
             f"grade: got lesson {lesson!r}; wanted one of {', '.join(lessons())}; "
             "next: python -m refgf.oracle grade 01 lessons/student/01.py"
         )
-    return importlib.import_module(f"{PACKAGE}.lesson_{number}")
+    module = importlib.import_module(module_of(number))
+    for place, exercise in enumerate(getattr(module, "EXERCISES", ())):  # not in spec/ yet
+        EXERCISES[f"{number}.{place}"] = exercise
+    EXERCISES.pop("old", None)
+    return [EXERCISES[each] for each in sorted(EXERCISES) if each.startswith(f"{number}.")]
+
+
+def module_of(number: str) -> str:
+    """The module with the exercises of a lesson: all of spec, or a file of a teacher's own."""
+    is_own = any(OWN.glob(f"lesson_{number}*"))
+    return f"{PACKAGE}.lesson_{number}" if is_own else spec.__name__
 
 
 def grade(file: str | Path, lesson: str, seed: int | None = None) -> list[Mark]:
     """The marks of a file. seed: the teacher's, for cases besides the public ones."""
     if not Path(file).is_file():
         raise ValueError(f"grade: got {file}, which is not a file; next: check the path")
-    module = exercises_of(lesson)
+    exercises = exercises_of(lesson)
     seeds = [PUBLIC_SEED] if seed is None else [PUBLIC_SEED, seed]
-    with Sandbox(file, getattr(module, "ALLOWED", ())) as sandbox:
-        marks = [mark(sandbox, exercise, seeds) for exercise in module.EXERCISES]
+    with Sandbox(file) as sandbox:
+        marks = [mark(sandbox, exercise, seeds) for exercise in exercises]
     STILL_OPEN.update(sandbox.server.still_open)
     return marks
 
@@ -203,7 +215,7 @@ def error_sentence(name: str, case: GradedCall, error: str) -> str:
     return f"{error}, for {call(name, case.arguments)}"
 
 
-def typical(mistakes: tuple[Mistake, ...], wrong: list[Wrong], relative: float) -> list[str]:
+def typical(mistakes: list[TypicalMistake], wrong: list[Wrong], relative: float) -> list[str]:
     """The sentences of the mistakes that give all these wrong results."""
     found = []
     for mistake in mistakes:

@@ -4,7 +4,6 @@ import numpy as np
 
 from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
 from refgf.oracle.grade.difference import apart
-from refgf.oracle.grade.exercise import PUBLIC_SEED, Collective, Mistake, copied
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
 from refgf.oracle.grade.sandbox import Sandbox
 from refgf.oracle.grade.shown import chosen_output, shortened, without_text
@@ -12,6 +11,7 @@ from refgf.oracle.grade.student_process import decoded, encoded
 from refgf.oracle.judge import ranks
 from refgf.oracle.judge.orders import candidates
 from refgf.oracle.judge.words import span
+from refgf.oracle.spec.exercise import PUBLIC_SEED, Collective, TypicalMistake, copied
 
 LATE = (
     "your sums depend on which message comes first, and MPI has no order between different ranks; "
@@ -177,7 +177,7 @@ def typical_collective(exercise: Collective, runs: list) -> str:
     return ""
 
 
-def _same_run(mistake: Mistake, xs, results, sends) -> bool:
+def _same_run(mistake: TypicalMistake, xs, results, sends) -> bool:
     comms, failure = ranks.run(copied(xs), mistake.function)
     if failure:
         return False

@@ -4,11 +4,11 @@ import json
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 
-from refgf.oracle.grade.exercise import PUBLIC_SEED, Collective, Exercise, Mistake
 from refgf.oracle.grade.mark import Mark
 from refgf.oracle.grade.marking import mark
 from refgf.oracle.grade.student_process import answer
 from refgf.oracle.judge import ranks
+from refgf.oracle.spec.exercise import PUBLIC_SEED, Collective, Exercise, TypicalMistake
 
 
 class Trusted:
@@ -36,12 +36,14 @@ class Trusted:
 
 
 def mark_of(
-    exercise: Exercise | Collective, mistake: Mistake, seeds: tuple[int, ...] = (PUBLIC_SEED,)
+    exercise: Exercise | Collective,
+    mistake: TypicalMistake,
+    seeds: tuple[int, ...] = (PUBLIC_SEED,),
 ) -> Mark:
     """What a file gets that makes this mistake."""
     return mark(Trusted(**{exercise.name: mistake.function}), exercise, list(seeds))
 
 
-def costs(exercise: Exercise | Collective, mistake: Mistake) -> list[str]:
+def costs(exercise: Exercise | Collective, mistake: TypicalMistake) -> list[str]:
     """The parts whose points a mistake loses."""
     return [part.what for part in mark_of(exercise, mistake).parts if part.points < part.of]

@@ -145,21 +145,6 @@ def save_by_letter(cases: list[Case], folder: Path | str) -> None:
         save_folder([case for case in cases if case.letter == letter], Path(folder, letter))
 
 
-def plain_array(value: Any) -> np.ndarray:
-    """An array of a type that files hold: a bool becomes 0 or 1."""
-    value = np.asarray(value)
-    return value.astype(np.uint8) if value.dtype == bool else value
-
-
-def fill(case: Case, module: Any) -> Case:
-    """Add the results of the definitions, or of any module, to a case that has inputs only."""
-    results = FUNCTIONS[case.function].run(module, case)
-    case.tensors.update({name: plain_array(value) for name, value in results.items()})
-    if "in.x" in case.bfloat16:
-        case.bfloat16 += tuple(name for name in results if case[name].dtype == np.float32)
-    return case
-
-
 def selected(case: Case, patterns: list[str] | None) -> bool:
     """Do these patterns (None: all cases) name its statements, their letters, function or name?"""
     names = [case.name, case.function, *case.statements, *{s[0] for s in case.statements}]

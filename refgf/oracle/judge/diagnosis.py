@@ -6,9 +6,9 @@ from refgf.oracle import definitions
 from refgf.oracle.definitions import rounded_fold, same_bits
 from refgf.oracle.judge.comparison import judge_bits
 from refgf.oracle.judge.functions import FUNCTIONS, PLAIN_SUMS
-from refgf.oracle.judge.functions.judged import Outputs
 from refgf.oracle.judge.orders import candidates
 from refgf.oracle.seeded.mistakes import MISTAKES, Mistake
+from refgf.oracle.spec.calls import Outputs
 from refgf.oracle.spec.case import Case
 
 LARGEST = 1 << 16  # elements per rank beyond which orders are not tried

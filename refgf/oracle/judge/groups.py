@@ -4,8 +4,8 @@ import numpy as np
 
 from refgf.oracle import definitions
 from refgf.oracle.judge.comparison import Failure
-from refgf.oracle.judge.functions.judged import Outputs
 from refgf.oracle.judge.functions.merge import gradients
+from refgf.oracle.spec.calls import Outputs
 from refgf.oracle.spec.case import Case
 
 

@@ -32,10 +32,10 @@ from refgf.oracle.foreign.report import shown
 from refgf.oracle.judge import orphans, ranks, scratch
 from refgf.oracle.judge.cases import inside, load_tensors, save_case
 from refgf.oracle.judge.functions import FUNCTIONS, PLAIN_SUMS
-from refgf.oracle.judge.functions.judged import Outputs
 from refgf.oracle.judge.guard import ENDS, contained, describe
 from refgf.oracle.judge.trace import TraceEvent, parse_event, read_trace
 from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.spec.calls import Outputs
 from refgf.oracle.spec.case import Case
 
 try:

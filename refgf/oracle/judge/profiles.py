@@ -21,12 +21,12 @@ from refgf.oracle.judge.comparison import (
     outside,
 )
 from refgf.oracle.judge.functions import PLAIN_SUMS
-from refgf.oracle.judge.functions.judged import Outputs
-from refgf.oracle.judge.functions.sparse import csc_percents, csc_run, csc_settings
 from refgf.oracle.judge.groups import judge_groups
 from refgf.oracle.judge.orders import NAMED
 from refgf.oracle.judge.variants import variant_of
+from refgf.oracle.spec.calls import Outputs
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.csc.step import csc_percents, csc_settings, run_csc
 
 PROFILES = ("bits", "sum", "agreement")
 STATES = {"ring": ["R2"], "direct": ["D1"], "tree": ["H1"], "doubling": ["H2"]}  # of named orders
@@ -98,7 +98,7 @@ def following(case: Case, got: Outputs) -> tuple[Case, Failure | None]:
         None if dense else np.flatnonzero(row[0]).tolist()
         for row, (_, dense) in zip(lists, csc_percents(case))
     ]
-    results = csc_run(definitions, case, lists=chosen)
+    results = run_csc(definitions, case, lists=chosen)
     followed = replace(case, tensors={**case.tensors, **results})
     return followed, earliest([apart, not_largest(case, chosen)])
 

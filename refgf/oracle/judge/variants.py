@@ -12,9 +12,9 @@ import numpy as np
 
 from refgf.oracle.judge.comparison import judge_bits
 from refgf.oracle.judge.functions import FUNCTIONS
-from refgf.oracle.judge.functions.judged import Outputs
-from refgf.oracle.seeded.variants import uses, variant
+from refgf.oracle.spec.calls import Outputs
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.variants import uses, variant
 
 
 def even_hands_over(rank: int) -> bool:

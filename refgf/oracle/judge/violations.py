@@ -10,7 +10,7 @@ import numpy as np
 from refgf.oracle.definitions import agree
 from refgf.oracle.judge.comparison import compare
 from refgf.oracle.judge.functions import PLAIN_SUMS
-from refgf.oracle.judge.functions.judged import Outputs
+from refgf.oracle.spec.calls import Outputs
 from refgf.oracle.spec.case import Case
 
 NAMED = re.compile(r"\(violates ([A-Z]\d+)\)$")

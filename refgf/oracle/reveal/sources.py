@@ -9,9 +9,9 @@ from collections.abc import Callable
 import numpy as np
 
 from refgf.oracle.judge import ranks
-from refgf.oracle.judge.functions.judged import overwritten
 from refgf.oracle.judge.guard import ENDS, contained, describe
 from refgf.oracle.judge.implementations import load_module
+from refgf.oracle.spec.calls import overwritten
 
 NAMES = ("allreduce", "ring_allreduce", "direct_allreduce", "reduce_scatter")
 OVERWRITES = "overwritten-"  # and a rank, in the place of another type

@@ -11,7 +11,7 @@ FIELDS = (*TEXTS, "statements", "arguments")
 
 @dataclass
 class Case:
-    """family: of seeded/generate/families.py, or "values"; bfloat16: tensors stored as 16 bits."""
+    """family: of families.py, or "values"; bfloat16: tensors stored as 16 bits."""
 
     name: str
     function: str
@@ -37,3 +37,11 @@ class Case:
     def description(self) -> dict:
         """The contents of NAME.json."""
         return {"format": FORMAT, "spec": SPEC, **{key: getattr(self, key) for key in FIELDS}}
+
+    def shows(self, condition: bool, claim: str) -> "Case":
+        """The generator's own check that this case exercises what it claims. -> the case"""
+        if not condition:
+            raise AssertionError(
+                f"golden case {self.name}: {claim} does not hold; next: another seed or shape"
+            )
+        return self

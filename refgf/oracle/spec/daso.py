@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refgf.oracle.spec.csc import chunk_bounds
+from refgf.oracle.spec.csc.importance import chunk_bounds
 from refgf.oracle.spec.momentum import momentum_step
 from refgf.oracle.spec.ring import Arrays, ring_allreduce, ring_traffic
 

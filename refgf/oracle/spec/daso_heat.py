@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from refgf.oracle.spec.csc import chunk_bounds
+from refgf.oracle.spec.csc.importance import chunk_bounds
 from refgf.oracle.spec.daso import (
     BLOCKING,
     DASOSettings,

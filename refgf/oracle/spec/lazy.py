@@ -6,6 +6,7 @@ Tensors lie in one pool, in the order in which backward generates their gradient
 import numpy as np
 
 from refgf.oracle.spec.ring import Arrays, direct_allreduce, ring_allreduce
+from refgf.oracle.spec.statement import Statement
 
 WIRE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 Calls = list[tuple[int, int]]  # (start, stop) of each call, in elements of the pool
@@ -27,8 +28,25 @@ def lazy_calls(sizes: list[int], itemsize: int, theta_bytes: float) -> Calls:
 
 
 def lazy_rest(start: int, stop: int) -> Calls:
-    """L2: after the last gradient the waiting tensors are sent; if none waits, nothing is."""
+    """L2: after the last gradient one call sums the rest; if no tensor waits there is no call. A
+    tensor without elements does not wait.
+
+    Source: necessary; not in the text at hand.
+    """
     return [(start, stop)] if stop > start else []
+
+
+L2 = Statement("L2", lazy_rest)
+
+
+@L2.mistake("last bucket forgotten")
+def never_flushed(start, stop):
+    return []
+
+
+@L2.mistake("an empty call at the end if no tensor waits")
+def always_flushed(start, stop):
+    return [(start, stop)]
 
 
 def bytes_per_gradient(dtype: str, wire: str | None = None) -> int:
@@ -53,6 +71,16 @@ def allreduce_calls(xs: Arrays, calls: Calls, wire: str | None, order: str) -> A
     allreduce = {"ring": ring_allreduce, "direct": direct_allreduce}[order]
     sums = [allreduce([x[i:j] for x in xs], wire) for i, j in calls]
     return [np.concatenate([x[:0], *own]) for x, *own in zip(xs, *sums)]
+
+
+@L2.mistake("last bucket forgotten: the tensors that wait at the end stay local", lazy_allreduce)
+def rest_stays_local(xs, sizes, theta_bytes, wire=None, order="ring"):
+    itemsize = bytes_per_gradient(xs[0].dtype, wire)
+    calls, start = lazy_calls(sizes, itemsize, theta_bytes), len(xs[0])
+    if calls and (start - calls[-1][0]) * itemsize <= theta_bytes:
+        start = calls.pop()[0]
+    sums = allreduce_calls([x[:start] for x in xs], calls, wire, order)
+    return [np.concatenate([y, x[start:]]) for x, y in zip(xs, sums)]
 
 
 def merged_calls(sizes: list[int], counts: list[int]) -> Calls:

@@ -9,6 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.ring import same_bits
+from refgf.oracle.spec.statement import FUNCTIONS
+from refgf.oracle.spec.variants import variant
+
 
 def momentum_step(
     w: np.ndarray,
@@ -98,3 +103,15 @@ def lars_step(
         v[tensor] = w.dtype.type(s.momentum) * v[tensor] + change
         w[tensor] = w[tensor] - v[tensor]
     return w, v
+
+
+def exact_ratios(case: Case) -> bool:
+    """Are the results the same with ratios 2^-45 of themselves off? Rates are float32."""
+    results = []
+    for share in (1 - 2.0**-45, 1 + 2.0**-45):
+
+        def moved(*arguments, share: float = share) -> float:
+            return lars_ratio(*arguments) * share
+
+        results.append(FUNCTIONS[case.function].run(variant(lars_ratio=moved), case))
+    return all(same_bits(result["out.w"], case["out.w"]) for result in results)

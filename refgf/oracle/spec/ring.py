@@ -13,6 +13,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from refgf.oracle.spec.calls import same_bits
 from refgf.oracle.spec.numbers import on_wire
 
 Arrays = list[np.ndarray]  # one per rank
@@ -52,17 +53,6 @@ def rounded_fold(terms: Arrays, wire: str | None = None) -> np.ndarray:
 def agree(results: Arrays) -> bool:
     """R4: all ranks end with the same bits. NaN payloads do not count, the sign of zero does."""
     return all(same_bits(result, results[0]) for result in results)
-
-
-def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    """Are these the same numbers, bit for bit? NaN equals any NaN, +0 differs from -0."""
-    a, b = np.asarray(a), np.asarray(b)
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if a.dtype.kind != "f":
-        return bool((a == b).all())
-    same_number = (a == b) & (np.signbit(a) == np.signbit(b))
-    return bool((same_number | (np.isnan(a) & np.isnan(b))).all())
 
 
 def ring_states(xs: Arrays, wire: str | None = None) -> list[Arrays]:

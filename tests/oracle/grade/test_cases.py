@@ -7,13 +7,13 @@ import pytest
 
 from refgf.oracle.grade import marking
 from refgf.oracle.grade.difference import difference, plain
-from refgf.oracle.grade.exercise import PUBLIC_SEED, Exercise
 from refgf.oracle.grade.student_process import encoded
+from refgf.oracle.spec.exercise import PUBLIC_SEED, Exercise
 
 EXERCISES = [
     pytest.param(exercise, id=f"{lesson}-{exercise.name}")
     for lesson in marking.lessons()
-    for exercise in marking.exercises_of(lesson).EXERCISES
+    for exercise in marking.exercises_of(lesson)
     if isinstance(exercise, Exercise)
 ]
 

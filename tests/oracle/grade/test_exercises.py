@@ -1,29 +1,26 @@
 """Every lesson's exercises: starters, answers and typical mistakes get exactly their marks."""
 
-import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from refgf.oracle.grade import marking, report, student_process
 from refgf.oracle.grade.difference import plain
-from refgf.oracle.grade.exercise import Collective
-from refgf.oracle.grade.student_process import answer
-from refgf.oracle.judge import ranks
+from refgf.oracle.grade.trusted import Trusted, mark_of
+from refgf.oracle.spec.exercise import Collective
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.filterwarnings("default")  # a mistake may divide by 0
 LESSONS = marking.lessons()
 MISTAKES = [
-    pytest.param(lesson, exercise, mistake, id=f"{lesson}-{mistake.function.__name__}")
+    pytest.param(exercise, mistake, id=f"{lesson}-{exercise.name}-{mistake.sentence[:40]}")
     for lesson in LESSONS
-    for exercise in marking.exercises_of(lesson).EXERCISES
+    for exercise in marking.exercises_of(lesson)
     for mistake in exercise.mistakes
 ]
-# the other functions keep the right one: a mistake must not cost the marks of those that call it
+# the other functions keep the right one: NaN must not cost the marks of those that call it
 KEEP = """
 import types
 _right = dict(globals())
@@ -58,50 +55,28 @@ def test_the_answers_score_everything(lesson):
 
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_six_mistakes_are_known(lesson):
-    assert sum(p.values[0] == lesson for p in MISTAKES) >= 6
+    assert sum(len(exercise.mistakes) for exercise in marking.exercises_of(lesson)) >= 6
 
 
-class InThisProcess:
-    """A sandbox without a process: hundreds of mistakes would start one each."""
+class InThisProcess(Trusted):
+    """A sandbox without a process, for a file of ours."""
 
-    printed, server = "", SimpleNamespace(still_open=set())
-
-    def __init__(self, file, allowed):
+    def __init__(self, file):
         self.module = student_process.load(str(file), Path(file).read_bytes())
 
-    def __enter__(self):
-        return self
 
-    def __exit__(self, *_):
-        pass
-
-    def fresh(self):
-        pass
-
-    def ask(self, request, hidden=False):
-        line = json.dumps(request)  # what a connection would carry
-        return json.loads(json.dumps(answer(self.module, ranks, json.loads(line), "")))
-
-
-@pytest.mark.parametrize("lesson, exercise, mistake", MISTAKES)
-def test_a_typical_mistake_loses_its_marks(tmp_path, monkeypatch, lesson, exercise, mistake):
-    """In the answers, one function is replaced by the mistake: its marks are lost, no others."""
-    monkeypatch.setattr(marking, "Sandbox", InThisProcess)
-    answers = (ROOT / "lessons" / "teaching" / "answers" / f"{lesson}.py").read_text()
-    place, name = mistake.function.__module__, mistake.function.__name__
-    file = tmp_path / f"{lesson}.py"
-    file.write_text(f"{answers}{KEEP}\nfrom {place} import {name} as {exercise.name}\n")
-    marks, _ = totals(file, lesson)
-    lost = [(m.name, p.what) for m in marks for p in m.parts if p.points < p.of]
-    text = report.as_text(marks)
-    assert lost == [(exercise.name, what) for what in ordered(exercise, mistake.loses)], text
-    assert mistake.sentence in " ".join(text.split()), text
-    first = next(p.sentence for m in marks for p in m.parts if p.points < p.of)
-    long = mistake.function.__name__ == "rounds_the_share"  # shows only with 25 chunks or more
+@pytest.mark.parametrize("exercise, mistake", MISTAKES)
+def test_a_typical_mistake_is_named(exercise, mistake):
+    """Which marks it loses is approved (tests/approval)."""
+    mark = mark_of(exercise, mistake)
+    text = report.as_text([mark])
+    assert mark.points < mark.of and mistake.sentence in " ".join(text.split()), text
+    first = next(part.sentence for part in mark.parts if part.points < part.of)
+    long = "25 * (28 / 100)" in mistake.sentence  # shows only with 25 chunks or more
     assert long or isinstance(exercise, Collective) or shows_its_call(first, exercise.name), first
 
 
-EVERY = [(lesson, e) for lesson in LESSONS for e in marking.exercises_of(lesson).EXERCISES]
+EVERY = [(lesson, e) for lesson in LESSONS for e in marking.exercises_of(lesson)]
 NAN = """
 import numpy as _np
 
@@ -159,8 +134,3 @@ def shows_its_call(sentence, name):
     """Are all arguments of the failing call shown, so that a student can repeat it?"""
     shown = sentence.partition(f"for {name}(")[2].partition("): ")[0]
     return bool(shown) and not re.search(r"in all|(list|dict), length|of shape", shown)
-
-
-def ordered(exercise, loses):
-    names = getattr(exercise, "scores", None) or [part.what for part in exercise.parts]
-    return [name for name in names if name in loses]

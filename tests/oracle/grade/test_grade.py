@@ -84,7 +84,7 @@ IN_EVERY_LESSON = {
 @pytest.mark.parametrize("lesson", marking.lessons())
 def test_attacks_cost_their_exercises_in_every_lesson(tmp_path, lesson):
     """One attack in each of the exercises that follow the given one."""
-    names = [exercise.name for exercise in marking.exercises_of(lesson).EXERCISES][1:]
+    names = [exercise.name for exercise in marking.exercises_of(lesson)][1:]
     attacks = dict(zip(names, IN_EVERY_LESSON.values()))
     code = "".join(f"\ndef {name}(*a):\n    {body}\n" for name, (body, _) in attacks.items())
     file = tmp_path / "mine.py"
@@ -106,7 +106,7 @@ def test_an_endless_import_is_waited_for_once(tmp_path, monkeypatch):
 @pytest.mark.long
 @pytest.mark.parametrize("lesson", marking.lessons())
 def test_an_endless_loop_in_every_lesson(tmp_path, lesson):
-    name = marking.exercises_of(lesson).EXERCISES[-1].name
+    name = marking.exercises_of(lesson)[-1].name
     file = tmp_path / "mine.py"
     answers = (ROOT / "lessons" / "teaching" / "answers" / f"{lesson}.py").read_text()
     file.write_text(f"{answers}\ndef {name}(*a):\n    while True: pass\n")
@@ -219,7 +219,7 @@ def test_the_same_marks_twice(tmp_path):
 def test_a_teachers_seed_judges_other_cases(tmp_path):
     """A table of the public cases' answers gets the public marks only."""
     asked = tmp_path / "mine.py"
-    part = marking.exercises_of("01").SLICES.parts[0]
+    part = marking.exercises_of("01")[0].parts[0]
     cases = [(int(n), int(p)) for n, p in part.cases(marking.source(marking.PUBLIC_SEED, part))]
     table = {(n, p): [(i * (n // p), (i + 1) * (n // p)) for i in range(p)] for n, p in cases}
     asked.write_text(f"TABLE = {table}\ndef slices(n, p):\n    return TABLE.get((n, p), [])\n")

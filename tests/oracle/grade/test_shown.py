@@ -102,7 +102,7 @@ def test_a_wrong_sum_shows_what_it_is_the_sum_of(tmp_path):
 def hidden_only(tmp_path, lesson, name, wrong):
     """Sentences on a function that is right for the public cases: it knows their arguments."""
     known = []
-    for exercise in marking.exercises_of(lesson).EXERCISES:
+    for exercise in marking.exercises_of(lesson):
         for part in exercise.parts if exercise.name == name else ():
             known += [repr(a) for a in part.cases(marking.source(marking.PUBLIC_SEED, part))]
     code = (
@@ -204,7 +204,7 @@ def test_a_system_that_cannot_limit_a_file_is_named(monkeypatch):
 @pytest.mark.parametrize("lesson", marking.lessons())
 def test_every_case_has_a_short_call(lesson):
     """What a sentence shows of any public case fits a few lines, and JSON."""
-    for exercise in marking.exercises_of(lesson).EXERCISES:
+    for exercise in marking.exercises_of(lesson):
         for part in getattr(exercise, "parts", ()):
             for case in marking.cases_of(part, [marking.PUBLIC_SEED]):
                 text = marking.call(exercise.name, case.arguments)

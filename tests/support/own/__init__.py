@@ -23,9 +23,9 @@ from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale, WorkingCopy
 from refgf.machine import threads
 from refgf.machine.underflow import Underflow
-from refgf.oracle.judge.functions.judged import number
-from refgf.oracle.judge.functions.sparse import csc_settings, mask
 from refgf.oracle.judge.trace import LOCAL, TraceEvent
+from refgf.oracle.spec.calls import number
+from refgf.oracle.spec.csc.step import csc_settings, mask
 from refgf.papers.jia.accumulate import accumulated_step
 from refgf.papers.jia.lars import LARS, ParallelNorms
 from refgf.papers.mgwfbp.merged import Groups

@@ -3,10 +3,9 @@
 import numpy as np
 
 from refgf.oracle.definitions import direct_allreduce
-from refgf.oracle.grade.exercise import Collective, Exercise, Mistake, Part
-from refgf.oracle.grade.exercises.numbers import quarters
+from refgf.oracle.grade.exercises.before import Collective, Exercise, Mistake, Part
+from refgf.oracle.spec.exercise import quarters
 
-ALLOWED = ()
 ROUNDING = 1e-9  # samples may be added in another order: some roundings of 1e-16
 SEVERAL, ONE = "several samples", "one sample"
 

@@ -3,9 +3,8 @@
 import numpy as np
 
 from refgf.oracle.definitions import ring_allreduce, ring_traffic, slice_bounds
-from refgf.oracle.grade.exercise import Collective, Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Collective, Exercise, Mistake, Part
 
-ALLOWED = ()
 DIVIDES, ANY, FEW = "p divides n", "p does not divide n", "fewer elements than ranks, one rank"
 
 # ---- slices(n, p): given in the starter ----

@@ -3,11 +3,9 @@
 import numpy as np
 
 from refgf.oracle.definitions import direct_allreduce, next_scale, on_wire, working_copy
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
-from refgf.oracle.grade.exercises.numbers import tenths
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
+from refgf.oracle.spec.exercise import tenths
 from refgf.oracle.spec.ring import rounded_fold
-
-ALLOWED = ()
 
 
 def normal(random, n, factor=1.0):

@@ -14,17 +14,16 @@ from refgf.oracle.judge.functions import (
     hierarchy,
     merge,
     network,
-    sparse,
     sums,
     topk,
     updates,
 )
-from refgf.oracle.judge.functions.judged import JudgedFunction
+from refgf.oracle.judge.functions.before import JudgedFunction
 from refgf.oracle.judge.functions.sums import PLAIN_SUMS
+from refgf.oracle.spec.statement import FUNCTIONS
 
-MODULES = (sums, updates, sparse, daso, hierarchy, topk, cache, network, merge, costs)
-FUNCTIONS: dict[str, JudgedFunction] = {
-    name: function for module in MODULES for name, function in module.FUNCTIONS.items()
-}
+MODULES = (sums, updates, daso, hierarchy, topk, cache, network, merge, costs)
+for module in MODULES:
+    FUNCTIONS.update(module.FUNCTIONS)
 
 __all__ = ["FUNCTIONS", "PLAIN_SUMS", "JudgedFunction"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.judge.functions.judged import JudgedFunction, Outputs, select
+from refgf.oracle.judge.functions.before import JudgedFunction, Outputs, select
 from refgf.oracle.spec.case import Case
 
 

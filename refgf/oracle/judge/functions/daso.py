@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.definitions import DASOSettings
-from refgf.oracle.judge.functions.judged import (
+from refgf.oracle.judge.functions.before import (
     JudgedFunction,
     Outputs,
     array_function,

@@ -1,6 +1,6 @@
 """Trees, recursive doubling, and allreduces over nodes (H)."""
 
-from refgf.oracle.judge.functions.judged import node_traffic
+from refgf.oracle.judge.functions.before import node_traffic
 from refgf.oracle.judge.functions.sums import allreduce
 
 FUNCTIONS = {

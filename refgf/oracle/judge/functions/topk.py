@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.judge.functions.judged import (
+from refgf.oracle.judge.functions.before import (
     JudgedFunction,
     Outputs,
     node_traffic,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.definitions import LARSSettings
-from refgf.oracle.judge.functions.judged import (
+from refgf.oracle.judge.functions.before import (
     JudgedFunction,
     Outputs,
     array_function,

@@ -12,17 +12,16 @@ from refgf.oracle.seeded.generate import (
     network,
     resnet50,
     roundings,
-    sparse,
     sums,
     topk,
     updates,
-    warmup,
 )
+from refgf.oracle.spec import statement
 from refgf.oracle.spec.case import Case
 
 
 def golden_cases() -> list[Case]:
     """All cases of refgf/oracle/golden."""
-    modules = (sums, hierarchy, updates, large_batch, sparse, warmup, topk, daso, cache)
+    modules = (sums, hierarchy, updates, large_batch, topk, daso, cache)
     modules += (daso_heat, network, resnet50, merge, costs, roundings, edges)
-    return [case for module in modules for case in module.cases()]
+    return [*statement.golden_cases(), *(case for module in modules for case in module.cases())]

@@ -4,10 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from refgf.oracle.definitions import csc_run, daso_phases
-from refgf.oracle.judge.functions.sparse import csc_settings
+from refgf.oracle.definitions import daso_phases
 from refgf.oracle.seeded.generate.families import make, random_source, require
-from refgf.oracle.seeded.generate.sparse import run_case
 from refgf.oracle.spec.case import Case
 
 
@@ -71,26 +69,6 @@ def traffic_cases() -> Iterator[Case]:
         yield make(name, "schedule_traffic", "H7", why, arguments)
 
 
-def overflow_case() -> Iterator[Case]:
-    """Scaled, rank 1 adds 70000, which float16 lacks, to -10000, and sends 60000."""
-
-    def change(g: np.ndarray) -> None:
-        g[1, :, 0] = [-5000, 35000, 0]
-
-    why = "the ring sends finite sums only, but one rank's own number is infinite on the wire"
-    settings = {"form": "none", "wire": "float16", "order": "ring", "scale_interval": 3}
-    plan = {"percent": 100, "warmup": (100, 100), "per_epoch": 4}
-    settings |= {"plan": plan, "change": change, "scale": 2.0}
-    case = run_case("csc-ring-own-overflow", why, "C10 P6", steps=6, **settings)
-    require(case["out.finite"].tolist() == [1, 0, 1, 1, 1, 1], case, "step 1 is skipped")
-    wanted = [2.0, 1.0, 1.0, 1.0, 2.0, 2.0]
-    require(case["out.scale"].tolist() == wanted, case, "the count begins again after it")
-    reports = csc_run(case["in.w"], list(case["in.g"]), csc_settings(case), [[100, True]] * 7)
-    sums = np.array(reports[1]["accumulated"])[:, 0]
-    require(sums.tolist() == [-5000, 35000, 0], case, "only rank 1's own number is too large")
-    yield case
-
-
 def scale_cases() -> Iterator[Case]:
     """Gradients of 30 with a scale of 1024: each rank sends 30720, which float16 has."""
     rng = random_source("scaled-run-sum")
@@ -118,7 +96,6 @@ def cases() -> Iterator[Case]:
         merge_cases,
         bisection_cases,
         traffic_cases,
-        overflow_case,
     ):
         with np.errstate(all="ignore"):
             yield from group()

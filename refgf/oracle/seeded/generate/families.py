@@ -1,78 +1,18 @@
-"""Families of inputs, each of which proves something, and cases made from them.
+"""Cases of techniques that are no records yet."""
 
-invariant    multiples of 1/4: every partial sum is exact, so any order gives these bits. A wrong
-             result is a wrong algorithm.
-sensitive    large numbers that cancel next to small ones: only the stated order gives these bits.
-provenance   rank r adds 2^r: the difference from 2^p - 1 names the ranks lost or counted twice.
-special      zeros of both signs, infinities, NaN, the largest numbers.
-denormal     sums in and around the denormal range, which show flushing to zero.
-"""
-
-import zlib
 from collections.abc import Iterable
 
 import numpy as np
 
 from refgf.oracle import definitions
-from refgf.oracle.definitions import on_wire
-from refgf.oracle.judge.cases import fill
 from refgf.oracle.spec.case import Case
-from refgf.oracle.spec.sums import LARGEST
-
-DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
-SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
-FAMILIES = ("invariant", "sensitive", "provenance", "special", "denormal")
-
-
-def array_type(dtype: str) -> type:
-    """bfloat16 numbers are in float32 arrays."""
-    return np.float32 if dtype == "bfloat16" else np.dtype(dtype)
-
-
-def random_source(name: str, seed: int = 0) -> np.random.Generator:
-    """The same numbers for the same case, whichever others are generated."""
-    return np.random.default_rng([seed, zlib.crc32(name.encode())])
-
-
-def inputs(
-    family: str, p: int, n: int, dtype: str, rng: np.random.Generator, wire: str | None = None
-) -> np.ndarray:
-    """(p, n) numbers of a family, each representable in dtype; large is large for the wire."""
-    x = {
-        "invariant": _invariant,
-        "sensitive": _sensitive,
-        "provenance": _provenance,
-        "special": _special,
-        "denormal": _denormal,
-    }[family](p, n, wire or dtype, rng)
-    with np.errstate(over="ignore"):  # a large number of one type may be infinite in another
-        return on_wire(x.astype(array_type(dtype)), dtype)
-
-
-def _invariant(p, n, dtype, rng):
-    return rng.integers(-8, 9, (p, n)) * 0.25
-
-
-def _sensitive(p, n, dtype, rng):
-    large = 2.0 ** DIGITS[dtype]
-    mixture = rng.choice([large, 1.0, -large, 1.0, 0.5, -1.5], (p, n))
-    return np.where(rng.random((p, n)) < 0.3, rng.standard_normal((p, n)), mixture)
-
-
-def _provenance(p, n, dtype, rng):
-    return np.repeat(2.0 ** np.arange(p), n).reshape(p, n)
-
-
-def _special(p, n, dtype, rng):
-    largest = LARGEST[dtype]
-    odd = [0.0, -0.0, -0.0, np.inf, -np.inf, np.nan, largest, -largest, 1.0]
-    x = rng.choice(odd[:3] * 4 + odd[3:], (p, n))
-    x[:, : n // 4] = -0.0  # their sum is -0, which an accumulator that starts at +0 gets wrong
-    return x
-
-
-def _denormal(p, n, dtype, rng):
-    return rng.integers(-9, 10, (p, n)) * SMALLEST[dtype]
+from refgf.oracle.spec.draw import random_source, relative  # noqa: F401
+from refgf.oracle.spec.families import (  # noqa: F401
+    FAMILIES,
+    array_type,
+    inputs,
+)
+from refgf.oracle.spec.statement import fill
 
 
 def make(
@@ -93,8 +33,4 @@ def make(
 
 
 def require(condition: bool, case: Case, claim: str) -> None:
-    """The generator's own check that a case exercises what it claims."""
-    if not condition:
-        raise AssertionError(
-            f"golden case {case.name}: {claim} does not hold; next: another seed or shape"
-        )
+    case.shows(condition, claim)

@@ -13,30 +13,29 @@ import numpy as np
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import conv, fully_connected
-from refgf.oracle.judge.cases import fill
 from refgf.oracle.judge.functions import PLAIN_SUMS
 from refgf.oracle.seeded.generate.families import inputs, random_source
-from refgf.oracle.seeded.generate.fresh_parts import (
+from refgf.oracle.seeded.generate.fresh_times import TIMES, time_bounds
+from refgf.oracle.seeded.generate.network import U, gamma
+from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.draw import (
     TYPES,
     Draw,
     Drawn,
     batches,
-    csc,
     daso,
     dense_layer,
     groups,
     layer,
     levels,
     pick,
+    relative,
     shape,
     some_nodes,
     some_sizes,
     wide_integers,
 )
-from refgf.oracle.seeded.generate.fresh_times import TIMES, time_bounds
-from refgf.oracle.seeded.generate.network import U, gamma
-from refgf.oracle.seeded.generate.updates import relative
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.statement import FUNCTIONS, JudgedFunction, fill
 
 LARGE = 3 << 15  # elements: 384 KiB of float32, and more than 16 bits count
 
@@ -149,26 +148,6 @@ def squares(d: Draw) -> Drawn:
     return arguments, {"w": w, "g": g, "sizes": sizes, "decayed": decayed}
 
 
-def choose(d: Draw) -> Drawn:
-    """Half of the shares are whole numbers of chunks."""
-    count = pick(d.rng, 25, 50, 100, 200, d.n + 1)
-    return {"percent": d.integer(1, 100)}, {"values": d.rng.integers(0, 9, count) * 1.0}
-
-
-def warmup_density(d: Draw) -> Drawn:
-    warmup = [pick(d.rng, 100, 50, 25) for _ in range(d.integer(0, 3))]
-    step, epoch = d.integer(0, 20), d.integer(1, 6)
-    plan = {"warmup_percents": warmup, "percent": d.integer(1, 99)}
-    return {"step": step, "steps_per_epoch": epoch, **plan}, {}
-
-
-def payload(d: Draw) -> Drawn:
-    chunk = d.integer(1, 9)
-    chosen = [c for c in range(-(-d.n // chunk)) if d.rng.random() < 0.3]
-    chosen, wire = pick(d.rng, None, chosen or None), pick(d.rng, None, "float16")
-    return {"chosen": chosen, "n": d.n, "chunk": chunk, "dtype": "float32", "wire": wire}, {}
-
-
 def ties(d: Draw, *shape: int) -> np.ndarray:
     """Magnitudes that are often equal, of both signs."""
     x = d.normal(*shape)
@@ -205,6 +184,16 @@ def daso_traffic(d: Draw, beyond: int = 0) -> Drawn:
     p, chunk = min(d.p, 12), 1 + d.n // d.integer(1, 5)
     nodes = len(some_nodes(d.rng, p, True))
     return {"n": d.n, "p": p, "nodes": nodes, "chunk": chunk, **of_epoch}, {}
+
+
+def of(*names: str) -> dict[str, tuple[str, Callable[[Draw], Drawn]]]:
+    """Functions that are records in spec/."""
+    return {name: (FUNCTIONS[name].statements, partial(divided, FUNCTIONS[name])) for name in names}
+
+
+def divided(function: JudgedFunction, d: Draw) -> Drawn:
+    arguments, tensors = function.divided(function.draw(d))
+    return arguments, {name.removeprefix("in."): array for name, array in tensors.items()}
 
 
 # function: (its statements, how its arguments and inputs are drawn)
@@ -271,18 +260,7 @@ DRAWN: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
     "accumulated": ("M7", lambda d: ({}, {"x": inputs("sensitive", d.p, d.n, "float32", d.rng)})),
     "lars_partial_squares": ("M8", squares),
     "scaled_lars_run": ("M9", partial(lars, ranks=True)),
-    "chunk_bounds": ("C1", lambda d: ({"n": d.n, "chunk": d.integer(1, 40)}, {})),
-    "importance": (
-        "C4",
-        lambda d: (
-            {"chunk": d.integer(1, 9)},
-            {"x": wide_integers(d.rng, d.p, min(d.n, 60)).astype(np.float32)},
-        ),
-    ),
-    "choose": ("C5", choose),
-    "percent_of_step": ("C6", warmup_density),
-    "csc_payload_bytes": ("C14", payload),
-    "csc_run": ("C1 C2 C3 C4 C5 C8 C9 C11 C12", csc),
+    **of("chunk_bounds", "importance", "choose", "percent_of_step", "csc_payload_bytes", "csc_run"),
     "tree_allreduce": ("H1", flat_sum),
     "doubling_allreduce": ("H2 H3", flat_sum),
     "three_phase_allreduce": ("H4", node_sum),

@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 
 from refgf.oracle.seeded.generate.costs import ALGORITHMS, FORMS, bound_of
-from refgf.oracle.seeded.generate.fresh_parts import Draw, Drawn, groups, pick
 from refgf.oracle.seeded.generate.merge import network, within
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.draw import Draw, Drawn, groups, pick
 
 
 def link(d: Draw) -> list[float]:

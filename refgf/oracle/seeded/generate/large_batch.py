@@ -12,8 +12,9 @@ from refgf.oracle.definitions import (
     same_bits,
 )
 from refgf.oracle.seeded.generate.families import inputs, make, random_source, require
-from refgf.oracle.seeded.generate.updates import exact_ratios, relative
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.draw import relative
+from refgf.oracle.spec.momentum import exact_ratios
 
 SIZES, DECAYED = (
     [2, 7, 0, 1, 23, 4],

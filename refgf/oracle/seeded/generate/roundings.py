@@ -10,27 +10,17 @@ import numpy as np
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import lars_ratio, same_bits
-from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.seeded.generate.families import make, random_source, require
 from refgf.oracle.seeded.generate.network import U
-from refgf.oracle.seeded.generate.sparse import run_case
-from refgf.oracle.seeded.generate.updates import exact_ratios, relative
-from refgf.oracle.seeded.generate.warmup import PLAN
 from refgf.oracle.seeded.mistakes import roundings as mistakes
-from refgf.oracle.seeded.variants import variant
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.momentum import exact_ratios
+from refgf.oracle.spec.statement import differs_with
 
 SIZES, DECAYED = [4, 9, 3, 1], np.array([1, 1, 1, 0], np.uint8)
 TINY = 2.0**-149
 SPECIAL = [-0.0, 0.0, 1.5, -3.0, np.inf, -np.inf, np.nan, TINY, -3 * TINY, 2.0**-126, 3e38]
 USUAL = {"rate": 0.1, "momentum": 0.9, "trust": 0.001, "decay": 0.0005}
-
-
-def differs_with(case: Case, **mistake: Callable) -> bool:
-    """Has the case other bits with these definitions replaced?"""
-    with np.errstate(all="ignore"):
-        other = FUNCTIONS[case.function].run(variant(**mistake), case)
-    return any(not same_bits(other[name], case[name]) for name in other)
 
 
 def scale_cases() -> Iterator[Case]:
@@ -139,60 +129,6 @@ def rate_cases() -> Iterator[Case]:
     yield case
 
 
-def chunk_cases() -> Iterator[Case]:
-    x = random_source("importance-7").integers(-8, 9, (3, 53)).astype(np.float32)
-    why = "divided by a chunk's 7 elements: times 1/7 has other bits"
-    case = make("importance-chunk-7", "importance", "C4", why, {"chunk": 7}, x=x)
-    require(
-        differs_with(case, importance=mistakes.times_one_over_length), case, "the reciprocal shows"
-    )
-    yield case
-    why = "chosen chunks of 7 elements, the last one of 4"
-    arguments = {"chosen": [1, 7], "n": 53, "chunk": 7, "dtype": "float32", "wire": "float16"}
-    yield make("csc-bytes-chunk-7", "csc_payload_bytes", "C14", why, arguments)
-    yield make("chunks-n53-chunk7", "chunk_bounds", "C1", why, {"n": 53, "chunk": 7})
-    for step in (4, 5, 9, 10, 15):
-        why, plan = "epochs of 5 steps", {"warmup_percents": [100, 62.5], "percent": 12.5}
-        arguments = {"step": step, "steps_per_epoch": 5, **plan}
-        yield make(f"percent-step-{step}-of-5", "percent_of_step", "C6", why, arguments)
-
-
-def sparse_cases() -> Iterator[Case]:
-    """Runs with the usual rate, momentum and decay, in chunks of 7."""
-    usual = {"rate": 0.1, "momentum": 0.9, "decay": 0.3, "chunk": 7, "dyadic": False}
-    why = "a rate of 0.1, a momentum of 0.9 and a decay of 0.3: factors are rounded once"
-    for form, p, steps, wrong in (
-        ("dgc", 5, 3, {"local_gradient": mistakes.decay_rounded_first}),
-        ("history", 3, 8, {"update": mistakes.decay_of_gaps_rounded_first}),
-    ):
-        case = run_case(f"csc-{form}-usual", why, "C12", p=p, steps=steps, form=form, **usual)
-        require(differs_with(case, **wrong), case, "decay rounded first has other bits")
-        yield case
-    why = "rate times ratio is rounded once, from the sent elements of each tensor"
-    lars = usual | {"form": "history", "trust": 0.3, "decay": 0.03}
-    case = run_case("csc-lars-rate-0.1-0", why, "C12 C13", steps=3, **lars)
-    other = differs_with(case, chosen_rates=mistakes.chosen_rates_rounded_first)
-    require(other and exact_ratios(case), case, "exact ratios that show the roundings")
-    yield case
-    rng, sizes = random_source("warmup-usual"), [3, 1, 20, 2, 17, 9, 1]
-    w = rng.integers(-16, 17, sum(sizes)).astype(np.float32) / 4
-    g = rng.integers(-4, 5, (7, 2, sum(sizes))).astype(np.float32)
-    why = "the usual rate, trust and decay, in chunks of 7; with a momentum of 3/4 norms are exact"
-    settings = {
-        **USUAL,
-        "momentum": 0.75,
-        "chunk": 7,
-        "form": "history",
-        "wire": None,
-        "scale": 1.0,
-    }
-    arrays = {"w": w, "g": g, "sizes": sizes, "decayed": np.array([1, 0, 1, 0, 1, 1, 0], np.uint8)}
-    arguments = {**settings, **PLAN}
-    case = make("warmup-lars-usual", "sparse_warmup_run", "C15", why, arguments, **arrays)
-    case.tensors["bound.w"] = relative(case["out.w"], 2.0**-20)
-    yield case
-
-
 def phase_cases() -> Iterator[Case]:
     """Halves and quarters of a B that is no power of two are rounded down."""
     for kind, statements in (("daso", "A9 A10"), ("heat", "A19")):
@@ -217,7 +153,7 @@ def phase_cases() -> Iterator[Case]:
 
 
 def cases() -> Iterator[Case]:
-    groups = (scale_cases, decay_cases, lars_cases, rate_cases, chunk_cases, sparse_cases)
+    groups = (scale_cases, decay_cases, lars_cases, rate_cases)
     for group in (*groups, phase_cases):
         with np.errstate(all="ignore"):
             yield from group()

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from refgf.oracle.definitions import lars_ratio, momentum_step, on_wire, same_bits
-from refgf.oracle.judge.functions import FUNCTIONS
-from refgf.oracle.seeded.generate.families import make, random_source, require
-from refgf.oracle.seeded.variants import variant
+from refgf.oracle.definitions import momentum_step, on_wire, same_bits
+from refgf.oracle.seeded.generate.families import make, random_source, relative, require
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.momentum import exact_ratios
 
 AWKWARD = [
     0.0,
@@ -281,23 +280,6 @@ def wide_norms_case() -> Iterator[Case]:
     case = make("lars-bits", "lars_step", "M4 M5", why, arguments, **arrays)
     require(exact_ratios(case), case, "no order of summing the norms moves a rate")
     yield case
-
-
-def exact_ratios(case: Case) -> bool:
-    """Are the results the same with ratios 2^-45 of themselves off? Rates are float32."""
-    results = []
-    for share in (1 - 2.0**-45, 1 + 2.0**-45):
-
-        def moved(*arguments, share: float = share) -> float:
-            return lars_ratio(*arguments) * share
-
-        results.append(FUNCTIONS[case.function].run(variant(lars_ratio=moved), case))
-    return all(same_bits(result["out.w"], case["out.w"]) for result in results)
-
-
-def relative(values: np.ndarray, share: float) -> np.ndarray:
-    """A bound for results that depend on norms, whose order of summation is open."""
-    return share * np.abs(values).max() * np.ones(values.shape)
 
 
 def cases() -> Iterator[Case]:

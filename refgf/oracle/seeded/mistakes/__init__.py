@@ -17,13 +17,11 @@ from refgf.oracle.seeded.mistakes import (
     network,
     resnet50,
     roundings,
-    sparse,
     sums,
     topk,
     updates,
-    warmup,
 )
-from refgf.oracle.seeded.mistakes.registry import MISTAKES, Mistake
+from refgf.oracle.spec.statement import MISTAKES, Mistake
 
 __all__ = [
     "MISTAKES",
@@ -40,9 +38,7 @@ __all__ = [
     "network",
     "resnet50",
     "roundings",
-    "sparse",
     "sums",
     "topk",
     "updates",
-    "warmup",
 ]

@@ -14,7 +14,6 @@ from refgf.oracle.definitions import (
     topk_traffic,
 )
 from refgf.oracle.seeded.mistakes.registry import mistake
-from refgf.oracle.spec.csc_step import skip_step
 
 
 @mistake("M4", "lars_ratio", "infinite where the denominator is 0")
@@ -48,11 +47,6 @@ def daso_at_the_threshold(losses, epochs, warmup, cooldown, largest=8, threshold
 @mistake("A19", "heat_phases", "a loss exactly at the threshold counts as better")
 def heat_at_the_threshold(losses, epochs, warmup, cooldown, largest=8, threshold=0.05, patience=2):
     return heat_phases(losses, epochs, warmup, cooldown, largest, threshold - 1e-12, patience)
-
-
-@mistake("C10", "skip_step", "the count of good steps goes on after a skipped step")
-def count_goes_on(state, scale):
-    return skip_step(state, scale) | {"good_steps": state["good_steps"]}
 
 
 @mistake("T7", "topk_traffic", "a rank of a node sends its own slice, not the next one")

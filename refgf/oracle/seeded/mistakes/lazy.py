@@ -4,10 +4,8 @@ import numpy as np
 
 from refgf.oracle.definitions import (
     allreduce_calls,
-    bytes_per_gradient,
     direct_fold,
     lazy_allreduce,
-    lazy_calls,
     lazy_rest,
     merged_calls,
 )
@@ -57,28 +55,6 @@ def sent_again(sizes, itemsize, theta_bytes):
         if stop * itemsize > theta_bytes:
             calls.append((0, stop))
     return calls + lazy_rest(0, stop)
-
-
-@mistake("L2", "lazy_rest", "last bucket forgotten")
-def never_flushed(start, stop):
-    return []
-
-
-@mistake(
-    "L2", "lazy_allreduce", "last bucket forgotten: the tensors that wait at the end stay local"
-)
-def rest_stays_local(xs, sizes, theta_bytes, wire=None, order="ring"):
-    itemsize = bytes_per_gradient(xs[0].dtype, wire)
-    calls, start = lazy_calls(sizes, itemsize, theta_bytes), len(xs[0])
-    if calls and (start - calls[-1][0]) * itemsize <= theta_bytes:
-        start = calls.pop()[0]
-    sums = allreduce_calls([x[:start] for x in xs], calls, wire, order)
-    return [np.concatenate([y, x[start:]]) for x, y in zip(xs, sums)]
-
-
-@mistake("L2", "lazy_rest", "an empty call at the end if no tensor waits")
-def always_flushed(start, stop):
-    return [(start, stop)]
 
 
 @mistake("L3", "bytes_per_gradient", "theta counts the bytes of the array, not of the wire")

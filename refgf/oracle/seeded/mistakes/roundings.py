@@ -1,7 +1,5 @@
 """Mistakes that parameters which are powers of two hide: a factor that is rounded elsewhere."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from refgf.oracle.definitions import (
@@ -11,7 +9,6 @@ from refgf.oracle.definitions import (
     direct_allreduce,
     dropout,
     heat_phases,
-    importance,
     lars_ratio,
     momentum_step,
     next_scale,
@@ -20,8 +17,6 @@ from refgf.oracle.definitions import (
     scaled_allreduce,
 )
 from refgf.oracle.seeded.mistakes.registry import mistake
-from refgf.oracle.spec.csc import chunk_bounds
-from refgf.oracle.spec.csc_step import chosen_rates, local_gradient, update
 
 
 def float32(value):
@@ -116,31 +111,6 @@ def whole_power(step, steps, rate, power=2.0):
 @mistake("N7", "dropout", "the rate is rounded to float32")
 def dropout_rounded(x, kept, rate):
     return dropout(x, kept, float32(rate))
-
-
-@mistake("C4", "importance", "times a chunk's 1 / length, not divided by its length")
-def times_one_over_length(per_rank, chunk):
-    lengths = [j - i for i, j in chunk_bounds(len(per_rank[0]), chunk)]
-    sums = importance(per_rank, chunk) * lengths  # exact sums, but for the last bit
-    return np.rint(sums * 2.0**30) * 2.0**-30 * (1 / np.array(lengths, np.float64))
-
-
-@mistake("C12", "local_gradient", "decay / p is formed in float32")
-def decay_rounded_first(w, g, s, p):
-    if not s.form.startswith("dgc"):
-        return g
-    return local_gradient(w, g, replace(s, decay=float(np.float32(s.decay) / np.float32(p)) * p), p)
-
-
-@mistake("C12", "update", "decay is rounded to float32 before it is multiplied by the gap")
-def decay_of_gaps_rounded_first(state, total, sent, s):
-    return update(state, total, sent, replace(s, decay=float32(s.decay)))
-
-
-@mistake("C13", "chosen_rates", "rate and ratio are rounded before their product")
-def chosen_rates_rounded_first(w, total, sent, s):
-    ratios = chosen_rates(w, total, sent, replace(s, rate=1.0))
-    return w.dtype.type(s.rate) * ratios
 
 
 def rounded_up(largest):

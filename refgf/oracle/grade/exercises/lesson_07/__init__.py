@@ -5,5 +5,4 @@ from refgf.oracle.grade.exercises.lesson_07.exchange import EXCHANGE
 from refgf.oracle.grade.exercises.lesson_07.gains import GAINS
 from refgf.oracle.grade.exercises.lesson_07.traffic import TRAFFIC
 
-ALLOWED = ()
 EXERCISES = (TRAFFIC, CALLS, EXCHANGE, GAINS)

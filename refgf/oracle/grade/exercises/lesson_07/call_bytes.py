@@ -3,7 +3,7 @@
 from math import inf
 
 from refgf.oracle import definitions
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 
 DENSE, HALF = "float32, all gradients", "float16 on the wire, all gradients"
 CSC, SHORT = "chosen chunks only", "the last chunk, which is shorter"

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
-from refgf.oracle.grade.exercises.numbers import tenths
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
+from refgf.oracle.spec.exercise import tenths
 
 ROUNDED, KEPT = "float16 on the wire, all chosen", "residuals, numbers that float16 holds"
 BOTH, FEW = "float16 and residuals", "one rank, nothing chosen, no elements"

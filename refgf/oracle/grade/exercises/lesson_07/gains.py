@@ -3,7 +3,7 @@
 from itertools import combinations
 from math import prod
 
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_07.cases import ROUNDINGS
 
 SORTED, OTHER = "techniques in the alphabet's order", "techniques in another order"

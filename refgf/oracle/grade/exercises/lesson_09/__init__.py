@@ -5,5 +5,4 @@ from refgf.oracle.grade.exercises.lesson_09.greedy_counts import GREEDY
 from refgf.oracle.grade.exercises.lesson_09.groupings import GROUPINGS
 from refgf.oracle.grade.exercises.lesson_09.step_end import STEP_END
 
-ALLOWED = ()
 EXERCISES = (GROUPINGS, STEP_END, GREEDY, BEST)

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_09.cases import FEW, faster, few
 from refgf.oracle.grade.exercises.lesson_09.greedy_counts import greedy_counts
 from refgf.oracle.grade.exercises.lesson_09.groupings import groupings

@@ -1,6 +1,6 @@
 """Exercise greedy_counts(ready_s, nbytes, a_s, b_s_per_byte)."""
 
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_09.cases import faster, sizes, times
 
 GAPS, BUSY = "each call ends before the next", "the link is busy with the call before"

@@ -1,6 +1,6 @@
 """Exercise groupings(count): given in the starter."""
 
-from refgf.oracle.grade.exercise import Exercise, Part
+from refgf.oracle.grade.exercises.before import Exercise, Part
 from refgf.oracle.grade.exercises.lesson_09.cases import FEW
 
 

@@ -1,6 +1,6 @@
 """Exercise step_end(ready_s, nbytes, counts, a_s, b_s_per_byte)."""
 
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_09.cases import FEW, few, sizes, times
 
 IDLE, QUEUED = "one gradient a call, the link is idle in between", "calls wait for the one before"

@@ -8,5 +8,4 @@ from refgf.oracle.grade.exercises.lesson_10.slow_links import SLOW_LINKS
 from refgf.oracle.grade.exercises.lesson_10.three_phases import THREE_PHASES
 from refgf.oracle.grade.exercises.lesson_10.two_levels import TWO_LEVELS
 
-ALLOWED = ()
 EXERCISES = (NODES_OF, THREE_PHASES, TWO_LEVELS, SLOW_LINKS)

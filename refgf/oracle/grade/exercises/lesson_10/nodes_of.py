@@ -1,6 +1,6 @@
 """Exercise nodes_of(hosts): given in the starter."""
 
-from refgf.oracle.grade.exercise import Exercise, Part
+from refgf.oracle.grade.exercises.before import Exercise, Part
 
 
 def nodes_of(hosts):

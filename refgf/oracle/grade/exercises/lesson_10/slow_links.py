@@ -1,6 +1,6 @@
 """Exercise slow_links(sends, nodes)."""
 
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_01 import ring_sends
 from refgf.oracle.grade.exercises.lesson_10.cases import consecutive, round_robin
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from refgf.oracle.definitions import three_phase_allreduce
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_10.cases import consecutive, round_robin, with_nodes
 
 EQUAL, ODD = "nodes of equal size", "nodes of different sizes, ranks in any order"

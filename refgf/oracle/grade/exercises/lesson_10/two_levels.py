@@ -3,7 +3,7 @@
 import numpy as np
 
 from refgf.oracle.definitions import slice_bounds, two_level_allreduce
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_10.cases import consecutive, with_nodes
 
 DIVIDES, ANY = "k divides n", "k does not divide n"

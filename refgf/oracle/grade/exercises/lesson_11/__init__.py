@@ -5,5 +5,4 @@ from refgf.oracle.grade.exercises.lesson_11.lars_ratio import RATIO
 from refgf.oracle.grade.exercises.lesson_11.lars_step import STEP
 from refgf.oracle.grade.exercises.lesson_11.learning_rate import LEARNING_RATE
 
-ALLOWED = ()
 EXERCISES = (ACCUMULATED, LEARNING_RATE, RATIO, STEP)

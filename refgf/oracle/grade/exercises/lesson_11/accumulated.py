@@ -3,9 +3,9 @@
 import numpy as np
 
 from refgf.oracle.definitions import accumulated
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_11.cases import normal
-from refgf.oracle.grade.exercises.numbers import tenths
+from refgf.oracle.spec.exercise import tenths
 
 SEVERAL, FEW = "several micro-batches", "one micro-batch, no elements"
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from refgf.oracle import definitions
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_11.cases import normal
 
 LAYERS, NO_DECAY, FAR = "ordinary layers", "decay 0", "squares outside the range of float32"

@@ -4,8 +4,8 @@ import numpy as np
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import LARSSettings
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
-from refgf.oracle.grade.exercises.numbers import tenths
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
+from refgf.oracle.spec.exercise import tenths
 
 FIRST, LATER = "the first step: v is 0", "later steps"
 PLAIN, ODD = "biases and normalisation", "weights of 0, momentum 0, decay 0"

@@ -1,7 +1,7 @@
 """Exercise learning_rate(base_rate, batch, base_batch, step, steps, warmup_steps)."""
 
 from refgf.oracle.definitions import polynomial_rate
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 
 WARM, DECAY = "during warm-up", "after warm-up"
 EDGES = "step 0, the end of warm-up, no warm-up, the last step and later ones"

@@ -6,5 +6,4 @@ from refgf.oracle.grade.exercises.lesson_12.threshold import THRESHOLD
 from refgf.oracle.grade.exercises.lesson_12.top_k import TOP_K
 from refgf.oracle.grade.exercises.lesson_12.topk_step import STEP
 
-ALLOWED = ()
 EXERCISES = (KEEP_COUNT, TOP_K, THRESHOLD, STEP, BYTES)

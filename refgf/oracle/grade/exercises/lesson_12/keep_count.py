@@ -3,7 +3,7 @@
 import numpy as np
 
 from refgf.oracle.definitions import keep_count
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 
 WHOLE, UP, ENDS = "a whole number", "rounded up", "no elements, at least one, all"
 

@@ -1,7 +1,7 @@
 """Exercise step_bytes(n, percent, p, value_bytes)."""
 
 from refgf.oracle.definitions import keep_count, ring_traffic, topk_traffic
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_12.keep_count import rounded_down
 
 FLOAT32, HALF = "float32 values", "16-bit values"

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
-from refgf.oracle.grade.exercises.numbers import quarters
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
+from refgf.oracle.spec.exercise import quarters
 
 RANDOM, REACHES = "random numbers", "a magnitude that is exactly a threshold"
 NO_SEARCH = "no rounds, one element, only equal magnitudes"

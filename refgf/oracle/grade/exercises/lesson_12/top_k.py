@@ -3,7 +3,7 @@
 import numpy as np
 
 from refgf.oracle.definitions import top_k
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 
 DIFFERENT, TIES, FEW = "different magnitudes", "equal magnitudes", "k = 0, k = n, no elements"
 

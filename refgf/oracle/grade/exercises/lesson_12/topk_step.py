@@ -3,7 +3,7 @@
 import numpy as np
 
 from refgf.oracle.definitions import sparsify, top_k
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 
 FIRST, LATER = "the first step: residuals are 0", "with residuals of earlier steps"
 SAME, ALL = "two ranks send the same element", "one rank, k = n"

@@ -5,5 +5,4 @@ from refgf.oracle.grade.exercises.lesson_13.global_sums import GLOBAL_SUMS
 from refgf.oracle.grade.exercises.lesson_13.merge import MERGE
 from refgf.oracle.grade.exercises.lesson_13.node_means import NODE_MEANS
 
-ALLOWED = ()
 EXERCISES = (NODE_MEANS, GLOBAL_SUMS, MERGE, EPOCH)

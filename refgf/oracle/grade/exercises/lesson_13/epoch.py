@@ -3,9 +3,9 @@
 import numpy as np
 
 from refgf.oracle.definitions import DASOSettings, daso_run
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_13.global_sums import global_sums
-from refgf.oracle.grade.exercises.numbers import tenths
+from refgf.oracle.spec.exercise import tenths
 
 MERGED, REPLACED = "late sums are merged", "a sum is in flight in the last batch"
 TOGETHER, SINGLE = "W = B: one sum is sent, one received", "one node, one batch"

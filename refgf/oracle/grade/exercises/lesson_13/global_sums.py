@@ -1,7 +1,7 @@
 """Exercise global_sums(batches, global_skip, wait)."""
 
 from refgf.oracle.definitions import daso_sender, daso_wait
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 
 EXTRA, MULTIPLE = "the last batch is no multiple of B", "the last batch is a multiple of B"
 BEYOND, FEW = "waiting would end after the epoch", "B = 1, one batch, no batch"

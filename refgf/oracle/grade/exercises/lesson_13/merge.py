@@ -3,8 +3,8 @@
 import numpy as np
 
 from refgf.oracle.definitions import daso_merge
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
-from refgf.oracle.grade.exercises.numbers import tenths
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
+from refgf.oracle.spec.exercise import tenths
 
 LATE, AT_ONCE = "a late sum", "a sum that is received at once"
 

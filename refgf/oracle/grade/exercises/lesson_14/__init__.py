@@ -5,5 +5,4 @@ from refgf.oracle.grade.exercises.lesson_14.hits import HITS
 from refgf.oracle.grade.exercises.lesson_14.shards import SHARDS
 from refgf.oracle.grade.exercises.lesson_14.share_needed import SHARE
 
-ALLOWED = ()
 EXERCISES = (SHARDS, HITS, EPOCH, SHARE)

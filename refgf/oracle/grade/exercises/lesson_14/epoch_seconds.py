@@ -1,6 +1,6 @@
 """Exercise epoch_seconds(n, p, nodes, sample_bytes, memory_bytes, memory_s, store_s)."""
 
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_14.cases import ROUNDINGS
 
 PARTLY, WHOLE = "memory holds a part of the shard", "memory has room to spare"

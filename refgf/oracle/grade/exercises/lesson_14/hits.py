@@ -1,7 +1,7 @@
 """Exercise hits(orders, memory, disk)."""
 
 from refgf.oracle import definitions
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 
 MEMORY, BOTH = "memory, no disk", "memory and disk"
 CHANGING = "every epoch requests other samples"

@@ -1,7 +1,7 @@
 """Exercise shards(n, nodes): given in the starter."""
 
 from refgf.oracle import definitions
-from refgf.oracle.grade.exercise import Exercise, Part
+from refgf.oracle.grade.exercises.before import Exercise, Part
 
 
 def several_nodes(random):

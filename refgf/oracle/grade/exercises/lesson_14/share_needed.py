@@ -1,6 +1,6 @@
 """Exercise share_needed(speedup, memory_s, store_s)."""
 
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_14.cases import ROUNDINGS
 
 POSSIBLE, LIMITS = "a part of the shard", "as fast as the store, as fast as memory"

@@ -5,5 +5,4 @@ from refgf.oracle.grade.exercises.lesson_15.ridge_batch import BATCH
 from refgf.oracle.grade.exercises.lesson_15.roofline import ROOFLINE
 from refgf.oracle.grade.exercises.lesson_15.step import STEP
 
-ALLOWED = ()
 EXERCISES = (LAYER, ROOFLINE, BATCH, STEP)

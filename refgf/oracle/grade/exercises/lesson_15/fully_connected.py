@@ -1,6 +1,6 @@
 """Exercise fully_connected(batch, inputs, outputs): given in the starter."""
 
-from refgf.oracle.grade.exercise import Exercise, Part
+from refgf.oracle.grade.exercises.before import Exercise, Part
 
 
 def fully_connected(batch, inputs, outputs):

@@ -3,7 +3,7 @@
 from fractions import Fraction
 from math import ceil
 
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_15.fully_connected import fully_connected
 
 BETWEEN, EXACTLY = "a batch between 2 and 200", "a batch that is exactly at the ridge point"

@@ -1,6 +1,6 @@
 """Exercise roofline(flops, nbytes, peak, bandwidth)."""
 
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_15.cases import ROUNDINGS
 
 FLOPS, MEMORY = "flops limit the kernel", "memory limits the kernel"

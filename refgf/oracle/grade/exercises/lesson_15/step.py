@@ -1,6 +1,6 @@
 """Exercise step(forward_s, backward_s, elements, p, alpha, beta)."""
 
-from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_15.cases import ROUNDINGS
 
 NETWORK, WAIT = "rings queue behind each other", "rings wait for backward"

@@ -1,17 +1,21 @@
-"""What fresh cases are drawn with: shapes, sizes, nodes; and cases of runs, data and layers."""
+"""What cases are drawn with: random numbers, shapes, sizes, nodes; bounds that are shares."""
 
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from refgf.oracle.definitions import percent_of_step
 
 TYPES = (  # of arrays, and on the wire
     *[("float32", None)] * 3,
     *(("float32", "float16"), ("float32", "bfloat16"), ("float64", None), ("float16", None)),
     *(("float64", "float32"), ("float64", "float16")),
 )
+
+
+def random_source(name: str, seed: int = 0) -> np.random.Generator:
+    """The same numbers for the same case, whichever others are generated."""
+    return np.random.default_rng([seed, zlib.crc32(name.encode())])
 
 
 def pick(rng: np.random.Generator, *values: Any) -> Any:
@@ -83,27 +87,14 @@ def groups(rng: np.random.Generator, tensors: int) -> list[int]:
     return [j - i for i, j in zip(cuts, cuts[1:])]
 
 
+def relative(values: np.ndarray, share: float) -> np.ndarray:
+    """A bound for results that depend on norms, whose order of summation is open."""
+    return share * np.abs(values).max() * np.ones(values.shape)
+
+
 def wide_integers(rng: np.random.Generator, *shape: int) -> np.ndarray:
     """float32 whose squares and sums are exact in float64, in any order, but not in float32."""
     return rng.integers(-(2**16), 2**16, shape).astype(np.float32)
-
-
-def csc(d: Draw) -> Drawn:
-    """Norms depend on the order of summation here, and any list close enough is accepted."""
-    rng, p = d.rng, min(d.p, 12)
-    tensors, steps = rng.integers(0, 25, 4).tolist() + [d.n % 25 + 1], 4
-    warmup = [pick(rng, 100, 50) for _ in range(d.integer(0, 1))]
-    percent, n = d.integer(1, 100), sum(tensors)
-    arguments = {
-        **{"form": pick(rng, "dgc", "dgc_masked", "history", "none"), "chunk": d.integer(1, 30)},
-        **{"wire": pick(rng, None, "float16"), "order": pick(rng, "ring", "direct")},
-        **{"theta_bytes": pick(rng, 0, 50, "inf"), "decay": pick(rng, 0.0, 0.1)},
-        **{"after": pick(rng, False, True), "scale": 8.0, "exact_norms": False},
-        **{"rate": 0.1, "momentum": 0.9},
-        "percents": [list(percent_of_step(t, 2, warmup, percent)) for t in range(steps + 1)],
-    }
-    arrays = {"w": d.normal(n), "g": d.normal(steps, p, n), "sizes": tensors}
-    return arguments, {**arrays, "decayed": rng.integers(0, 2, 5).astype(np.uint8)}
 
 
 def daso(d: Draw, beyond: int = 0) -> Drawn:

@@ -1,7 +1,6 @@
-"""What the judge knows of a function: how a case calls it, what its results' indices mean."""
+"""How a case calls a function, and what it returns as arrays."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,32 +8,18 @@ import numpy as np
 from refgf.oracle.spec.case import Case
 
 Outputs = dict[str, np.ndarray]  # {"out.NAME": array}
+Run = Callable[[Any, Case], Outputs]  # (anything with functions of SPEC.md's names, case)
 
 
-@dataclass(frozen=True)
-class JudgedFunction:
-    """run(module, case) -> {"out.NAME": array}.
-
-    axes: {"NAME": what each index means}, where "messages, bytes" says what index 0 and 1 count;
-    also: definitions that `run` calls besides its namesake.
-    """
-
-    run: Callable[[Any, Case], Outputs]
-    axes: dict[str, tuple[str, ...]]
-    also: tuple[str, ...] = ()
-
-
-def array_function(
-    name: str, inputs: list[str], settings: list[str], **axes: tuple
-) -> JudgedFunction:
-    """A function of arrays, then named settings, that returns the results that `axes` lists."""
-
-    def run(module: Any, case: Case) -> Outputs:
-        arrays = (case[f"in.{i}"] for i in inputs)
-        result = getattr(module, name)(*arrays, **select(case, *settings))
-        return named(axes, result if len(axes) > 1 else [result])
-
-    return JudgedFunction(run, axes)
+def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    """Are these the same numbers, bit for bit? NaN equals any NaN, +0 differs from -0."""
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype.kind != "f":
+        return bool((a == b).all())
+    same_number = (a == b) & (np.signbit(a) == np.signbit(b))
+    return bool((same_number | (np.isnan(a) & np.isnan(b))).all())
 
 
 def named(names: Any, values: Any) -> Outputs:
@@ -74,28 +59,13 @@ def pairs(values: list) -> np.ndarray:
     return np.array(values, np.int64).reshape(len(values), 2)
 
 
-def bounds_of(name: str, *arguments: str, axis: str) -> JudgedFunction:
+def bounds_of(name: str, *arguments: str) -> Run:
     """A function that divides elements: it returns [(start, stop)]."""
 
     def run(module: Any, case: Case) -> Outputs:
-        bounds = getattr(module, name)(*(case.arguments[a] for a in arguments))
-        return {"out.bounds": pairs(bounds)}
+        return {"out.bounds": pairs(getattr(module, name)(*select(case, *arguments).values()))}
 
-    return JudgedFunction(run, {"bounds": (axis, "start, stop")})
-
-
-def node_traffic(
-    name: str, *before: str, after: tuple[str, ...] = (), counts: str = "messages, elements"
-) -> JudgedFunction:
-    """Traffic of every rank of some nodes; arguments are passed before and after the rank."""
-
-    def run(module: Any, case: Case) -> Outputs:
-        first, last = ([case.arguments[a] for a in names] for names in (before, after))
-        ranks = range(sum(map(len, case.arguments["nodes"])))
-        traffic = [getattr(module, name)(*first, r, *last) for r in ranks]
-        return {"out.traffic": np.array(traffic, np.int64)}
-
-    return JudgedFunction(run, {"traffic": ("rank", counts)})
+    return run
 
 
 def number(value: float | str) -> float:

@@ -1,0 +1,64 @@
+"""Functions of techniques that are no records in spec/ yet."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from refgf.oracle.spec.calls import *  # noqa: F403
+from refgf.oracle.spec.calls import Outputs, named, pairs, select
+from refgf.oracle.spec.case import Case
+
+
+@dataclass(frozen=True)
+class FunctionBefore:
+    """run(module, case) -> {"out.NAME": array}.
+
+    axes: {"NAME": what each index means}, where "messages, bytes" says what index 0 and 1 count;
+    also: definitions that `run` calls besides its namesake.
+    """
+
+    run: Callable[[Any, Case], Outputs]
+    axes: dict[str, tuple[str, ...]]
+    also: tuple[str, ...] = ()
+
+
+JudgedFunction = FunctionBefore
+
+
+def array_function(
+    name: str, inputs: list[str], settings: list[str], **axes: tuple
+) -> JudgedFunction:
+    """A function of arrays, then named settings, that returns the results that `axes` lists."""
+
+    def run(module: Any, case: Case) -> Outputs:
+        arrays = (case[f"in.{i}"] for i in inputs)
+        result = getattr(module, name)(*arrays, **select(case, *settings))
+        return named(axes, result if len(axes) > 1 else [result])
+
+    return JudgedFunction(run, axes)
+
+
+def bounds_of(name: str, *arguments: str, axis: str) -> JudgedFunction:
+    """A function that divides elements: it returns [(start, stop)]."""
+
+    def run(module: Any, case: Case) -> Outputs:
+        bounds = getattr(module, name)(*(case.arguments[a] for a in arguments))
+        return {"out.bounds": pairs(bounds)}
+
+    return JudgedFunction(run, {"bounds": (axis, "start, stop")})
+
+
+def node_traffic(
+    name: str, *before: str, after: tuple[str, ...] = (), counts: str = "messages, elements"
+) -> JudgedFunction:
+    """Traffic of every rank of some nodes; arguments are passed before and after the rank."""
+
+    def run(module: Any, case: Case) -> Outputs:
+        first, last = ([case.arguments[a] for a in names] for names in (before, after))
+        ranks = range(sum(map(len, case.arguments["nodes"])))
+        traffic = [getattr(module, name)(*first, r, *last) for r in ranks]
+        return {"out.traffic": np.array(traffic, np.int64)}
+
+    return JudgedFunction(run, {"traffic": ("rank", counts)})

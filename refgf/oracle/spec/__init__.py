@@ -1,0 +1,17 @@
+"""What each technique must produce: a file or folder a technique, a record a statement.
+
+statement.py says what a record holds. Import definitions from `refgf.oracle.definitions`.
+"""
+
+import refgf.oracle.spec.csc.cases
+import refgf.oracle.spec.csc.warmup  # noqa: F401
+from refgf.oracle.spec import variants
+
+# modules without records yet: all their functions are definitions
+for name in (
+    *("alexnet", "cache", "costs", "daso", "daso_heat", "hierarchy", "large_batch", "lazy"),
+    *("merge", "momentum", "network", "numbers", "resnet50", "ring", "rounding", "scaling"),
+    *("sums", "topk"),
+):
+    module = __import__(f"refgf.oracle.spec.{name}", fromlist=[name])
+    variants.ROOTS += [f for f in vars(module).values() if variants.is_of_spec(f)]
