@@ -14,10 +14,10 @@ from refgf.oracle.judge.report import SPEC, spec_statements
 from refgf.oracle.judge.verify import verify_case
 from refgf.oracle.seeded.generate.fresh import fresh_cases
 from refgf.oracle.seeded.mistakes import MISTAKES
-from tests.support.golden import CASES
 from refgf.oracle.spec.case import SPEC as SPEC_VERSION
 from refgf.oracle.spec.page import with_rows
 from refgf.oracle.spec.variants import defined
+from tests.support.golden import CASES
 
 
 def test_every_statement_has_a_function_and_every_function_a_statement():

@@ -8,7 +8,7 @@ import pytest
 
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
-from refgf.oracle.definitions import rounding
+from refgf.oracle.spec import rounding
 from refgf.oracle.spec.momentum import momentum_step
 
 IMAGES = 4
