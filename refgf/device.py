@@ -1,6 +1,6 @@
 """NumPy or CuPy: which library made an array, its memory, copies to the host, devices.
 
-The CuPy half of this file has not run on a GPU yet: see "Not yet run" in the README.
+The CuPy half of this file has not run on a GPU yet: see docs/gpu.md.
 """
 
 import importlib

@@ -46,6 +46,20 @@ def test_conda_files_name_what_pyproject_names(file, extras):
     assert {name: bound for name, bound in got.items() if name not in CONDA_ONLY} == wanted
 
 
+def test_every_supported_python_is_tested():
+    """By the workflow; and the recipe of the hooks is that of .ci/run."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = re.findall(r":: (3\.\d+)$", "\n".join(project["classifiers"]), re.MULTILINE)
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text()
+    assert re.findall(r'"(3\.\d+)"', re.search(r"python: \[(.*)\]", workflow)[1]) == named
+    assert f">={named[0]}" == project["requires-python"]
+    assert not [
+        use for use in re.findall("uses: (.*)", workflow) if not re.match(".*@[0-9a-f]{40}", use)
+    ]
+    hooks = re.findall("entry: (.*)", (ROOT / ".pre-commit-config.yaml").read_text())
+    assert hooks and all(f"\n{hook} .\n" in (ROOT / ".ci" / "run").read_text() for hook in hooks)
+
+
 def test_every_dependency_says_what_it_is_for():
     text = (ROOT / "pyproject.toml").read_text().split("[project]")[1].split("[tool.")[0]
     for line in text.splitlines():
@@ -76,6 +90,6 @@ def test_the_recipe_needs_what_the_wheel_needs():
         (host, settings["build-system"]["requires"]),
         (run, settings["project"]["dependencies"]),
     ):
-        found = bounds(re.findall(r"^    - (\w+ ?>=.*)$", part, re.MULTILINE))
+        found = bounds(re.findall(r"^    - ([\w-]+ ?>=.*)$", part, re.MULTILINE))
         found = {name: bound.strip() for name, bound in found.items() if name != "python"}
         assert found == bounds(wanted)

@@ -1,10 +1,11 @@
-"""Text made of the figures' numbers: README's two tables, the teacher's expected output.
+"""Text made of the figures' numbers: docs/results.md, parts of README, what a teacher expects.
 
     python docs/tools/gains.py     judges all claims on the figures' numbers, then writes all of it
                               (`make figures` does it at its end; after a claim was reworded, too)
 
-In README's table of gains a row is a lesson; its claims of kind "gain" and "limit" are the columns
-(lessons/kit/claims.py). Its table of headlines is that of refgf/papers/scaling/confronted.py. In
+In the table of gains a row is a lesson; its claims of kind "gain" and "limit" are the columns
+(lessons/kit/claims.py). The table of headlines is that of refgf/papers/scaling/confronted.py. In
+README stand what `make demo` ends with, the rows of SHOWN, and both tables counted. In
 lessons/teaching/NN.md stands what the lesson printed.
 """
 
@@ -13,6 +14,7 @@ import importlib.util
 import json
 import re
 import sys
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,12 +27,15 @@ from refgf.papers.mgwfbp.merge import greedy_merge
 from refgf.papers.scaling import confronted
 
 ROOT = Path(__file__).resolve().parents[2]
-README = ROOT / "README.md"
+README, RESULTS = ROOT / "README.md", ROOT / "docs" / "results.md"
 MARKS = "<!-- gains: written by docs/tools/gains.py -->", "<!-- end of gains -->"
 HEADLINES = "<!-- headlines: written by docs/tools/gains.py -->", "<!-- end of headlines -->"
+DEMO = "<!-- demo: written by docs/tools/gains.py -->", "<!-- end of demo -->"
+HELD = "<!-- held: written by docs/tools/gains.py -->", "<!-- end of held -->"
 EXPECTED = "<!-- expected: written by docs/tools/gains.py -->", "<!-- end of expected -->"
 DILATION = "<!-- dilation: written by docs/tools/gains.py -->", "<!-- end of dilation -->"
 KINDS = ("gain", "limit")
+SHOWN = [("03", "gain"), ("06", "gain"), ("07", "gain"), ("07", "limit")]  # in README
 
 
 def module_of(lesson: Path):
@@ -64,7 +69,7 @@ def table() -> str:
         result = json.loads(path.read_text())
         cells = [cell(result.get("verdicts", []), kind) for kind in KINDS]
         if any(cells):
-            link = f"[{title(path.stem)}](lessons/{path.stem}.py)"
+            link = f"[{title(path.stem)}](../lessons/{path.stem}.py)"
             rows.append(f"| {link}, {where(result)} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
@@ -88,9 +93,53 @@ def headlines() -> str:
     return "\n".join(rows)
 
 
-def with_headlines(text: str) -> str:
-    """README's text with today's table of the papers' headlines."""
-    return between(HEADLINES, text, headlines())
+def demo() -> str:
+    """The table that lesson 03, which is `make demo`, printed when its figure was made."""
+    (lesson,) = (ROOT / "lessons").glob("03_*.py")
+    said = reveal_of(lesson).table(figure(lesson.stem))
+    return "\n".join(["```text measured", *said, "```"])
+
+
+def held() -> str:
+    """README's six lines: all claims counted, those of SHOWN, the headlines counted."""
+    lines = [counted_claims()]
+    for number, kind in SHOWN:
+        (path,) = (ROOT / "lessons").glob(f"{number}_*.py")
+        said = cell(figure(path.stem)["verdicts"], kind).split("<br>")
+        lines.append(
+            f"- [{number}](lessons/{path.name}): {said[-1] if kind == 'limit' else said[0]}"
+        )
+    return "\n".join([*lines, counted_headlines()])
+
+
+def counted_claims() -> str:
+    found = [figure(lesson.stem)["verdicts"] for lesson in (ROOT / "lessons").glob("[0-9]*_*.py")]
+    counts = Counter(verdict["verdict"] for verdicts in found for verdict in verdicts)
+    total, hold = counts.total(), counts.pop("holds")
+    others = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    return f"- Of the lessons' {total} claims {hold} hold on the committed figures; {others}."
+
+
+def counted_headlines() -> str:
+    entries = confronted.confronted(figure, greedy_merge)
+    inside = [entry.found for entry in entries if ": inside," in entry.found]
+    vague = sum("says little" in found for found in inside)
+    out = sum(entry.kind == confronted.MISSING for entry in entries)
+    return (
+        f"- Of {len(entries)} headlines of the papers {len(inside)} lie inside what is predicted "
+        f"from their inputs, {vague} of them in an interval so wide that it says little; {out} "
+        "cannot be had here."
+    )
+
+
+def with_readme(text: str) -> str:
+    """README's text with today's numbers."""
+    return between(HELD, between(DEMO, text, demo(), ""), held(), "")
+
+
+def with_results(text: str) -> str:
+    """The text of docs/results.md with today's two tables."""
+    return between(HEADLINES, between(MARKS, text, table()), headlines())
 
 
 def where(result: dict) -> str:
@@ -105,11 +154,6 @@ def cell(verdicts: list[dict], kind: str) -> str:
     """The sentences of this kind with their verdicts."""
     found = [v for v in verdicts if v.get("kind") == kind]
     return "<br>".join(f"{v['text']} *{claims.Verdict(**v).how_far()}*" for v in found)
-
-
-def with_table(text: str) -> str:
-    """README's text with the table of today's figures."""
-    return between(MARKS, text, table())
 
 
 def expected(lesson: Path) -> str:
@@ -153,19 +197,19 @@ def with_dilation(text: str) -> str:
     return between(DILATION, text, dilation())
 
 
-def between(marks: tuple[str, str], text: str, new: str) -> str:
-    """`text` with `new` between the marks."""
+def between(marks: tuple[str, str], text: str, new: str, space: str = "\n") -> str:
+    """`text` with `new` between the marks. space: a table of Markdown needs a line around it."""
     start, end = map(re.escape, marks)
-    return re.sub(
-        f"{start}.*?{end}", lambda _: f"{marks[0]}\n\n{new}\n\n{marks[1]}", text, flags=re.S
-    )
+    block = f"{marks[0]}\n{space}{new}\n{space}{marks[1]}"
+    return re.sub(f"{start}.*?{end}", lambda _: block, text, flags=re.S)
 
 
 if __name__ == "__main__":
     judge_figures()
-    README.write_text(with_headlines(with_table(README.read_text())))
+    README.write_text(with_readme(README.read_text()))
+    RESULTS.write_text(with_results(RESULTS.read_text()))
     for lesson in sorted((ROOT / "lessons").glob("[0-9]*_*.py")):
         page = ROOT / "lessons" / "teaching" / f"{lesson.stem[:2]}.md"
         if page.exists():
             page.write_text(with_dilation(with_expected(page.read_text(), lesson)))
-    print("README.md: tables of techniques and headlines; lessons/teaching: expected output")
+    print("README.md; docs/results.md: techniques and headlines; lessons/teaching: expected output")

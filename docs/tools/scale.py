@@ -381,7 +381,7 @@ The size of buckets that the predictor chooses, against the best one measured: {
 {judged_ranks} nodes say nothing about contention among {ranks} ranks.
 
 **On real clusters** the formulas are worse. Here they have published inputs only, and are compared
-with steps and rates that others have measured. README's table of headlines has the same numbers:
+with steps and rates that others have measured. [Results](results.md) has the same numbers:
 
 {real}
 

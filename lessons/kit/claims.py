@@ -43,7 +43,7 @@ class Claim:
     expected: the verdict on the committed figure. FAILS is for a technique's losing scene that the
     sentence states the other way round elsewhere; NOISE for a tie.
     here: only `--like this-machine` measures it, which the committed figures do not.
-    kind: GAIN or LIMIT puts it into README's table: what the technique gains, and when not.
+    kind: GAIN or LIMIT puts it into docs/results.md: what the technique gains, and when not.
     """
 
     text: str

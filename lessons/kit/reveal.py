@@ -93,14 +93,14 @@ def table_of(header: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def importance(verdict: Verdict) -> int:
-    """0: in README's table; 1: undecided; 2: another one."""
+    """0: in the table of docs/results.md; 1: undecided; 2: another one."""
     return 0 if verdict.kind else 1 if verdict.verdict == NOISE else 2
 
 
 def short(decided: list[Verdict], room: int) -> list[str]:
     """As many verdicts as fit into `room` lines, then a count of all.
 
-    First those that do not hold, then the gain and the limit that README's table shows, then those
+    First those that do not hold, then the gain and the limit that docs/results.md shows, then those
     within noise.
     """
     found: list[str] = []

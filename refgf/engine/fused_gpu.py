@@ -11,7 +11,7 @@ product and a sum (`--fmad=false`), and a statement holds one operation only, be
 float16 in float and rounds when it assigns. `narrow` and `widen` are missing: CuPy's casts are one
 kernel already.
 
-Not yet run on a GPU: see "Not yet run" in the README. The tests compile the same text as C.
+Not yet run on a GPU: see docs/gpu.md. The tests compile the same text as C.
 """
 
 import functools

@@ -8,8 +8,6 @@
     alts.py       what the further figures of a lesson show, in words
     numbers.py    the numbers of a figure as tables
     spec.py       SPEC.md with an address for each statement
-    collect.py    the first page; set-up and results, which are sections of several texts
-    judge.py      how to judge your own code, with an example that is judged
     api.py        the API reference of the core, from signatures and docstrings
     baselines.py  what `make peers` compares, and the ratios that it measured
     cite.py       CITATION.cff as a page

@@ -11,8 +11,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from refgf.site import api, baselines, cite, explorer, judge, microscope, player, pyodide
-from refgf.site.collect import COLLECTED, collected_page, start, without_tables
+from refgf.site import api, baselines, cite, explorer, microscope, player, pyodide
 from refgf.site.frame import contents, page
 from refgf.site.lesson import Lesson
 from refgf.site.markdown import Text, plain
@@ -27,7 +26,6 @@ ALONE = {  # pages that a function of their own makes
     baselines.ADDRESS: baselines.baselines_page,
     cite.ADDRESS: cite.cite_page,
     explorer.ADDRESS: explorer.explorer_page,
-    judge.ADDRESS: judge.judge_page,
     microscope.ADDRESS: microscope.microscope_page,
     player.ADDRESS: player.player_page,
     SPEC: spec_page,
@@ -79,8 +77,6 @@ def all_pages(files: Repository) -> Iterator[tuple[str, str]]:
             yield address, text_page(files, path, address)
     for address, make in ALONE.items():
         yield address, make(files)
-    for address in COLLECTED:
-        yield address, collected_page(files, address)
     for number in lesson_numbers(files.root):
         yield f"lessons/{number}/index.html", Lesson(files, number).html()
         path = f"lessons/teaching/{number}.md"
@@ -92,17 +88,15 @@ def all_pages(files: Repository) -> Iterator[tuple[str, str]]:
 def text_page(files: Repository, path: str, address: str) -> str:
     """A Markdown file as a page."""
     text = Text(files, address, path)
-    content = files.text(path)
-    html = text.markdown(without_tables(content) if address == "index.html" else content)
+    html = text.markdown(files.text(path))
     if path == "lessons/glossary.md":
         html = with_anchors(html)
     first, heading, rest = html.partition("</h1>")
     title = next((name for level, _, name in text.headings if level == 1), path)
-    about = box = ""
+    about = ""
     if address == "index.html":
         about = tomllib.loads(files.text("pyproject.toml"))["project"]["description"]
-        box = f'<p class="question">{escape(about)}</p>\n{start(text)}'
-    body = f"{first}{heading}{box}{contents(text.headings)}{rest}"
+    body = f"{first}{heading}{contents(text.headings)}{rest}"
     return page(address, title, body, about)
 
 

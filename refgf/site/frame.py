@@ -12,10 +12,13 @@ NAVIGATION = (
     ("results/index.html", "Results"),
     ("judge/index.html", "Judge your code"),
     ("spec/index.html", "Spec"),
-    ("setup/index.html", "Set-up"),
+    ("setup/index.html", "Installing"),
 )
 MORE = (  # at the end of each page
+    ("predict/index.html", "Predict a step"),
+    ("clusters/index.html", "Clusters"),
     ("microscope/index.html", "Rounding microscope"),
+    ("house/index.html", "The house"),
     ("reading/index.html", "Read the core"),
     ("glossary/index.html", "Glossary"),
     ("baselines/index.html", "Baselines"),

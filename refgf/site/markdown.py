@@ -36,6 +36,11 @@ def plain(text: str, name: str = "") -> str:
     return f'<pre{named} tabindex="0"><code>{escape(text)}</code></pre>'
 
 
+def code(token: Token) -> str:
+    """A block of a Markdown text: Python where it says so."""
+    return python(token.content) if token.info == "python" else plain(token.content)
+
+
 def folded(summary: str, body: str, name: str = "") -> str:
     """A part that the reader opens. summary is HTML."""
     named = f' class="{name}"' if name else ""
@@ -68,14 +73,11 @@ def lesson_cells(tokens: list[Token]) -> set[int]:
 
 
 class Text:
-    """Renders the texts of one page. headings, questions: [(level, anchor, text)] in their order.
-
-    A question is a paragraph that begins with "**Question?**" or "**Name.**".
-    """
+    """Renders the texts of one page. headings: [(level, anchor, text)] in their order."""
 
     def __init__(self, files: Repository, page: str, beside: str = "README.md") -> None:
         self.files, self.page, self.beside = files, page, beside
-        self.headings, self.questions, self.used = [], [], Counter()
+        self.headings, self.used = [], Counter()
 
     def markdown(self, text: str, html: bool = True, level: int = 0) -> str:
         """html: may the text contain HTML? level: added to the level of each heading."""
@@ -84,14 +86,12 @@ class Text:
         rules["table_open"] = lambda *_: f"{SCROLLS.format('table')}<table>"
         rules["table_close"] = lambda *_: "</table></div>\n"
         for kind in ("code_block", "fence"):
-            rules[kind] = lambda tokens, i, *_: plain(tokens[i].content) + "\n"
+            rules[kind] = lambda tokens, i, *_: code(tokens[i]) + "\n"
         tokens = parser.parse(text)
         lessons = lesson_cells(tokens)
         for i, token in enumerate(tokens):
             if token.type == "heading_open":
                 self._heading(tokens, i, level)
-            elif token.type == "paragraph_open":
-                self._question(token, tokens[i + 1].content)
             elif token.type == "td_open" and len(tokens[i + 1].content) > PROSE:
                 token.attrSet("class", "prose")
             elif token.type == "inline":
@@ -109,13 +109,12 @@ class Text:
 
     def anchor(self, text: str, level: int = 2) -> str:
         """A new anchor for a heading, which is noted."""
-        name = self._unused(slug(text))
+        name = slug(text)
+        self.used[name] += 1
+        if self.used[name] > 1:
+            name = f"{name}-{self.used[name] - 1}"
         self.headings.append((level, name, text))
         return name
-
-    def _unused(self, name: str) -> str:
-        self.used[name] += 1
-        return f"{name}-{self.used[name] - 1}" if self.used[name] > 1 else name
 
     def heading(self, text: str, level: int = 2) -> str:
         return f'<h{level} id="{self.anchor(text, level)}">{escape(text)}</h{level}>'
@@ -125,13 +124,6 @@ class Text:
         tokens[i].tag = tokens[i + 2].tag = f"h{level}"
         content = re.sub(r"[`*]", "", tokens[i + 1].content)
         tokens[i].attrSet("id", self.anchor(content, level))
-
-    def _question(self, paragraph: Token, content: str) -> None:
-        """A question has an address."""
-        if found := re.match(r"\*\*([^*]+[.?])\*\*", content):
-            name = self._unused(slug(found[1]))
-            paragraph.attrSet("id", name)
-            self.questions.append((3, name, found[1].rstrip(".")))
 
     def _inline(self, children: list[Token], names: re.Pattern) -> list[Token]:
         """Links and pictures to where the site has them; names of files and lessons become links.

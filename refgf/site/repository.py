@@ -18,13 +18,23 @@ PAGES = {
     "lessons/cluster/README.md": "cluster/index.html",
     "lessons/teaching/README.md": "teaching/index.html",
     "lessons/LICENSE.md": "license/index.html",
+    "docs/judge.md": "judge/index.html",
+    "docs/predict.md": "predict/index.html",
+    "docs/results.md": "results/index.html",
     "docs/scale.md": "scale/index.html",
+    "docs/install.md": "setup/index.html",
+    "docs/clusters.md": "clusters/index.html",
+    "docs/gpu.md": "gpu/index.html",
+    "docs/house.md": "house/index.html",
+    "docs/how-to/lesson.md": "how-to/lesson/index.html",
+    "docs/how-to/statement.md": "how-to/statement/index.html",
+    "docs/how-to/algorithm.md": "how-to/algorithm/index.html",
 }
 LESSON = re.compile(r"lessons/(\d\d)_\w+\.py")
 TEACHING = re.compile(r"lessons/teaching/(\d\d)\.md")
 ASSETS = {"lessons/drawings": "drawings", "figures": "figures"}
 COPIED = (".svg", ".png", ".json", ".ipynb")
-FOLDERS = ("refgf", "lessons", "tests", "figures", "docs")  # and what lies beside README.md
+FOLDERS = ("refgf", "lessons", "tests", "figures", "docs", ".github")  # and files at the root
 
 
 @functools.cache

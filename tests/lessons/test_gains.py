@@ -1,4 +1,4 @@
-"""README's table of techniques says which of its numbers are predicted."""
+"""The table of techniques says which of its numbers are predicted."""
 
 import json
 
@@ -57,4 +57,4 @@ def test_a_hidden_prediction_is_noticed():
 def test_a_row_names_its_technique():
     assert gains.title("03_lazy_allreduce") == "03 lazy allreduce"
     assert gains.title("14_data_cache") == "14 data cache"
-    assert "| [13 DASO](lessons/13_daso.py), 4 ranks" in gains.table()
+    assert "| [13 DASO](../lessons/13_daso.py), 4 ranks" in gains.table()

@@ -1,5 +1,7 @@
 """`oracle step`: rebuilt mistakes are named, and right steps pass."""
 
+import ast
+import re
 import subprocess
 import sys
 from collections import namedtuple
@@ -185,13 +187,17 @@ def test_a_rank_that_counts_its_tokens_twice_has_a_weight(two):
 def test_the_example_of_the_docstring(two, tmp_path):
     text = refgf.oracle.step.__doc__
     lines = text[text.index("    import torch\n") : text.index("This prints")].splitlines()
+    example = "\n".join(line.removeprefix("    ") for line in lines)
     path = tmp_path / "example.py"
-    path.write_text("\n".join(line.removeprefix("    ") for line in lines))
+    path.write_text(example)
     said = text.split('This prints "')[1].split('"')[0]
     assert said in str(judge(path, two))
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    assert "\n".join(lines).strip("\n") in readme, "one example, as it is tested"
-    assert said.replace("2 times", "3 times") in readme
+    page = (Path(__file__).parents[2] / "docs" / "judge.md").read_text()
+    (shown,) = re.findall(r"^```python\n(# loop.py\n.*?)^```", page, re.S | re.M)
+    assert ast.dump(ast.parse(shown)) == ast.dump(ast.parse(example)), (
+        "one example, as it is tested"
+    )
+    assert said.replace("2 times", "3 times") in page
 
 
 def test_a_gloo_that_sums_where_fsdp_asks_for_a_mean_is_not_the_steps_mistake(tmp_path):

@@ -1,8 +1,7 @@
-"""The command as a user types it: text, JSON, a figure, and README's example."""
+"""The command as a user types it: text, JSON, and a figure."""
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -370,21 +369,3 @@ def test_simulate_without_simgrid(monkeypatch, capsys, tmp_path):
 def test_errors_are_one_sentence_and_code_2(monkeypatch, capsys, arguments, said):
     code, found = run(monkeypatch, capsys, "plan", *arguments, "--ranks", "4")
     assert code == 2 and said in found.err and found.err.count("\n") == 1
-
-
-def test_readme_shows_what_it_prints(monkeypatch, capsys):
-    """The first lines of the real output, none left out; `...` stands for the rest."""
-    heading = r"\n## How long would it take on my cluster\?\n(.*?)\n## "
-    section = re.search(heading, readme(), re.S)[1]
-    assert section.count("\n") <= 28
-    typed, block = re.search(
-        r"^    python -m refgf\.predict (plan .*)\n((?:    .*\n|\n)+?)    \.\.\.\n", section, re.M
-    ).groups()
-    shown = [line.removeprefix("    ") for line in block.splitlines()]
-    code, said = run(monkeypatch, capsys, *typed.split())
-    assert code == 0 and len(shown) >= 15
-    assert shown == said.out.splitlines()[: len(shown)]
-
-
-def readme():
-    return (ROOT / "README.md").read_text()

@@ -67,10 +67,10 @@ def test_a_measurement_outside_its_interval_is_not_counted():
     assert "2 sweeps, at worst 6.0 % slower" in scale_judged.near(sweeps, "ddp")
 
 
-def test_errors_on_real_clusters_are_those_of_readme():
-    """Mean and largest of each table stand in README's table of headlines, as whole percent."""
+def test_errors_on_real_clusters_are_those_of_the_results():
+    """Mean and largest of each table stand in the table of headlines, as whole percent."""
     rows = scale_judged.real(lambda header, rows: rows)
-    said = (scale.PAGE.parents[1] / "README.md").read_text()
+    said = (scale.PAGE.parent / "results.md").read_text()
     assert len(rows) == 6
     for _, _, mean, largest, _, _ in rows:
         found = [f"{float(text.split()[0]):.0f} %" for text in (mean, largest)]

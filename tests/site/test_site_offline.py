@@ -19,7 +19,6 @@ pytest.importorskip("pygments", reason="pip install -e '.[site]'")
 
 from refgf.site import pyodide
 from refgf.site.build import ALONE
-from refgf.site.collect import COLLECTED
 from refgf.site.repository import PAGES, lesson_numbers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,6 +61,6 @@ def test_a_fresh_clone_builds_the_site_offline(tmp_path):
     pages = pages_of(site)
     count = int(re.search(r"^(\d+) pages in ", done.stdout, re.M)[1])
     lessons = {f"lessons/{number}/index.html" for number in lesson_numbers(clone)}
-    wanted = {*PAGES.values(), *ALONE, *COLLECTED, *lessons}
+    wanted = {*PAGES.values(), *ALONE, *lessons}
     assert wanted <= {page.relative_to(site).as_posix() for page in pages}
     assert len(pages) == count and broken_links(site, pages) == []

@@ -15,7 +15,6 @@ pytest.importorskip("pygments", reason="pip install -e '.[site]'")
 
 from refgf.site import docstring, numbers, spec
 from refgf.site.build import build
-from refgf.site.collect import section
 from refgf.site.markdown import Text
 from refgf.site.repository import Repository, relative
 
@@ -117,8 +116,6 @@ def test_a_link_to_nothing_is_refused():
     text = Text(Repository(ROOT), "index.html")
     with pytest.raises(ValueError, match="gone.md in README.md.*next: correct the link"):
         text.markdown("[read](gone.md)")
-    with pytest.raises(ValueError, match="without the heading 'Nowhere'"):
-        section(ROOT.joinpath("README.md").read_text(), "Nowhere")
 
 
 def test_names_of_files_become_links():
@@ -141,12 +138,6 @@ def test_names_of_lessons_become_links():
     table = "| lesson | minutes | first met in |\n|---|---|---|\n| 01 a ring | 10 | 02, 05 |\n"
     linked = re.findall(r'href="../(..)/index.html">', text.markdown(table))
     assert linked == ["01", "02", "05"]
-
-
-def test_a_question_has_an_address():
-    text = Text(Repository(ROOT), "index.html")
-    html = text.markdown("**Why?** Because.\n\n**Why?** So.\n\n**loud** word.")
-    assert re.findall(r"<p[^>]*>", html) == ['<p id="why">', '<p id="why-1">', "<p>"]
 
 
 LESSON = '''"""Lesson 90: nothing - at all.

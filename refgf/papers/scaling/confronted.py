@@ -1,4 +1,4 @@
-"""The papers' headlines confronted with this project: one table for README and lesson 08.
+"""The papers' headlines confronted with this project: one table for docs/results.md and lesson 08.
 
     confronted(figure, merge) -> [Entry(name, published, kind, found)]
 
