@@ -252,3 +252,40 @@ def test_what_a_lesson_draws(lesson, approved):
         ]
     matplotlib.pyplot.close("all")
     assert "\n".join(lines) == approved
+
+
+HERE = "03", "04", "05", "06", "07"  # whose scene of this machine is another experiment
+SCENES = [
+    *((lesson, ()) for lesson in LESSONS),
+    *((each, ("--like", "this-machine")) for each in LESSONS if each.stem[:2] in HERE),
+]
+NUMBER = (
+    r"[-+]?\b\d[\d,.]*(?:e[-+]?\d+)?(?: ?(?:[num]?s|[KMG]?i?B(?:/s)?|x|times|ns/byte|%))?(?!\w)"
+)
+
+
+SAID = r"\binf\b|not in these sizes|\b(?:flops|memory)(?:, (?:flops|memory)){2}|: (?:yes|no)$"
+MEASURED = (  # lines that the measured times decide
+    r" +within its noise|The best merge:|theta from .* would make the same|No theta makes these|"
+    r"to be sent in another|.*The largest gain is|largest excess of a real network:\n.*\n"
+)
+
+
+def words_of(text: str) -> str:
+    """What a run prints, without what differs from run to run: numbers, marks, verdicts, answer."""
+    text = re.sub(r"(?s)== What you should see.*?NOW CHANGE", "NOW CHANGE", text)
+    text = re.sub(r"\b[0-9a-f]{8,}\b|(?<=refgf-scratch-)\w+", "HASH", text)
+    text = re.sub(rf"(?m){NUMBER}|{SAID}", "#", text)
+    text = re.sub(rf"(?m)^(?:\*|{MEASURED}).*$|\*|\bprocessor\b,?(?= +#| *$)", "", text)
+    lines = (re.sub(r"#(?: #)+", "#", " ".join(line.split())) for line in text.splitlines())
+    return "\n".join(line for line in lines if re.sub(r"[\W\d_]|HASH", "", line))
+
+
+@pytest.mark.parametrize(
+    "lesson, scene", SCENES, ids=[f"{each.stem}{''.join(scene)}" for each, scene in SCENES]
+)
+def test_what_a_lesson_prints(lesson, scene, approved, tmp_path):
+    """Sections, heads of tables, names of rows and sentences of a quick run on four threads."""
+    run = ["--quick", "--threads", "4", "-v", *scene, "--output", str(tmp_path)]
+    text = said("refgf", "lesson", lesson.stem[:2], *run, folder=tmp_path)
+    assert words_of(text) == approved
