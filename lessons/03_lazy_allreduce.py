@@ -47,8 +47,9 @@ import numpy as np
 
 import kit
 from kit import images
-from lab.lazy import grouped_steps, here, oracle, picture, steps
+from lab.lazy import grouped_steps, here, oracle, steps
 from lab.lazy.claims import REVEAL
+from lab.lazy.picture import draw
 from refgf.comm import ring
 from refgf.comm.agreement import CheckedAllreduce, agree
 from refgf.comm.schedule import collective
@@ -111,10 +112,6 @@ def measure(run: kit.Run) -> dict:
     agree(run.plain.Dup(), "network and theta", f"{options.network} {options.theta}")
     oracle.check(run, Exchange)
     return (steps if emulated else here).measure(run, Exchange)
-
-
-def draw(result: dict):
-    return (picture if "rows" in result else here).draw(result)
 
 
 if __name__ == "__main__":

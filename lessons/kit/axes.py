@@ -2,6 +2,7 @@
 
     figure, panels = axes.frame("Lesson 03: ...", 1, 3, size=(19, 5.4))
     axes.measured(panel, x, timings, "o", color="tab:red", label="ring")
+    axes.points(panel, x, differences, **axes.style(0))
     axes.against_theta(panel, rows, {...}, compute_s, "no exchange", notes)
     axes.finish(figure, *panels)
     axes.sign(figure, "8 ranks, shared memory", "the processor's name")
@@ -140,21 +141,24 @@ def clock(dilation: float) -> str:
     return f"ms in the cluster's time\n(measured {dilation:.4g} times slower)"
 
 
-def median_ms(timings) -> list[float]:
-    return [MS * timing["median_s"] for timing in timings]
-
-
-def spread_ms(timings) -> list[list[float]]:
-    """Distances of the lowest and the highest repeat from the median, as matplotlib wants them."""
-    below = [MS * (timing["median_s"] - timing["low_s"]) for timing in timings]
-    return [below, [MS * (timing["high_s"] - timing["median_s"]) for timing in timings]]
-
-
 def measured(axis, x, timings, marker: str, **style) -> None:
     """Draw a point at each median and a bar from the lowest to the highest repeat, in ms."""
-    axis.errorbar(
-        x, median_ms(timings), spread_ms(timings), marker=marker, ls="none", capsize=3, **style
-    )
+    points(axis, x, timings, MS, marker=marker, **style)
+
+
+def points(axis, at, values, scale: float = 1.0, across: bool = False, **style) -> None:
+    """Draw a point at each median, and a bar from the lowest to the highest.
+
+    at: the other coordinates. values: timings, times `scale`; across: on the x axis
+    """
+    middle = [scale * value["median_s"] for value in values]
+    below = [scale * (value["median_s"] - value["low_s"]) for value in values]
+    above = [scale * (value["high_s"] - value["median_s"]) for value in values]
+    style = {"ls": "none", "capsize": 3} | style
+    if across:
+        axis.errorbar(middle, at, xerr=[below, above], **style)
+    else:
+        axis.errorbar(at, middle, [below, above], **style)
 
 
 def against_theta(

@@ -12,7 +12,6 @@ computing, with cold caches; ranks that wait take cores from those that still co
 inside steps are measured separately.
 """
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -124,16 +123,6 @@ def added_to_steps(run: kit.Run, model, batches: list, sizes: list[int], allredu
     exchanges += [CallsInBackward(run, allreduce, elements=n) for n in sizes]
     once_s, *each_s = step_times.with_exchanges(run, model, batches, exchanges)
     return [(s - once_s) / last for s in each_s], once_s
-
-
-def line_in_steps(run: kit.Run, model, batches: list, line: Line, allreduce) -> tuple[Line, float]:
-    """(the line with the latency that a call has inside a step, seconds of computing).
-
-    The time per byte stays the line's.
-    """
-    (short_s,), once_s = added_to_steps(run, model, batches, [SHORT], allreduce)
-    line = replace(line, a_s=max(line.a_s, short_s))
-    return line, max(0.0, once_s - line.a_s)
 
 
 def in_steps(run: kit.Run, model, batches: list, curve: Curve, allreduce, itemsize: int = 4):

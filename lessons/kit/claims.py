@@ -3,15 +3,17 @@
     CLAIMS = (
         Claim(
             "Overlap shortens the step of eager calls.",
-            lambda r: (r["overlapped"], "<", r["sequential"]),
+            (("steps", "overlapped"), "<", ("steps", "sequential")),
             unless="computing that shares the cores with the exchange",
         ),
     )
-    lesson = kit.Lesson(__file__, __doc__, claims=CLAIMS)
+    lesson = kit.Lesson(__file__, __doc__, REVEAL)      a Reveal of these claims
 
-The function gets the lesson's result as the JSON holds it and returns the comparison: a value, one
-of < and >, another value, and if wanted a factor by which the first must be below or above. A value
-is a number, or a timing {"median_s", "low_s", "high_s"}, whose spread decides what is noise:
+A comparison is a value, one of < and >, another value, and if wanted a factor by which the first
+must be below or above. A value is where the lesson's result has it (a path, see kit/rows.py), a
+function of the result, or a number; the whole comparison may be a function of the result as well.
+What is found is a number, or a timing {"median_s", "low_s", "high_s"}, whose spread decides what is
+noise:
 
     holds               the medians compare as the claim says, by the factor, beyond the noise
     within noise        the spreads overlap
@@ -20,8 +22,8 @@ is a number, or a timing {"median_s", "low_s", "high_s"}, whose spread decides w
 A verdict names how far: "(by 1.8 x)", the larger number over the smaller; where the claim has a
 factor, "(1.49 times)", the first number over the second, to be held against the sentence.
 
-None instead of a comparison: this run has not measured it. A test evaluates all claims on the
-committed figures, so a sentence and its figure cannot disagree.
+None instead of a comparison or of a value: this run has not measured it (kit/rows.py). A test
+evaluates all claims on the committed figures, so a sentence and its figure cannot disagree.
 """
 
 import math
@@ -30,10 +32,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kit.rows import at
+
 HOLDS, NOISE, FAILS, NOT_MEASURED = "holds", "within noise", "does not hold here", "not measured"
 GAIN, LIMIT = "gain", "limit"
 RELATIONS = {"<": operator.lt, ">": operator.gt}
 REVERSED = {"<": ">", ">": "<"}
+NOTHING = None, "<", None  # a comparison that was not measured
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Claim:
     """
 
     text: str
-    compare: Callable[[dict], tuple | None]
+    compare: Callable[[dict], tuple | None] | tuple
     unless: str
     expected: str = HOLDS
     kind: str = ""
@@ -88,10 +93,11 @@ class Verdict:
 
 def decide(claim: Claim, result: dict, reverse: bool = False) -> Verdict:
     """The verdict on a claim. reverse: with its relation turned round, for the test of the test."""
-    compared = claim.compare(result)
-    if compared is None:
+    compare = claim.compare
+    left, relation, right, *factor = (compare(result) if callable(compare) else compare) or NOTHING
+    left, right = value(left, result), value(right, result)
+    if left is None or right is None:
         return Verdict(claim.text, NOT_MEASURED, kind=claim.kind)
-    left, relation, right, *factor = compared
     relation = REVERSED[relation] if reverse else relation
     factor = factor[0] if factor else 1.0
     (low, middle, high), (least, centre, most) = spread(left), spread(right)
@@ -104,6 +110,13 @@ def decide(claim: Claim, result: dict, reverse: bool = False) -> Verdict:
     holds = RELATIONS[relation](middle, limit[1]) or (middle == limit[1] and factor != 1.0)
     decision = HOLDS if holds else FAILS
     return Verdict(claim.text, decision, ratio, claim.unless, claim.kind, factor != 1.0)
+
+
+def value(of: Any, result: dict) -> float | dict | None:
+    """What this path or function finds in the result; a number or a timing as it is."""
+    if callable(of):
+        return of(result)
+    return at(result, *of) if isinstance(of, tuple) else of
 
 
 def spread(value: Any) -> tuple[float, float, float]:

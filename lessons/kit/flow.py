@@ -6,6 +6,7 @@ rows = flow.learn(run, stack, train, held_out, epochs)
 """
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from refgf.exchange.chunk_choice import Density
 from refgf.exchange.momentum_correction import CSCSettings
 from refgf.machine.checkpoint import CheckpointNotWritten, Checkpoints
 from refgf.oracle.definitions import csc_payload_bytes
-from refgf.predict.cost import Link
 from refgf.training.data import batches, steps_per_epoch
 from refgf.training.gradientflow import GradientFlow
 
@@ -56,12 +56,6 @@ def csc_bytes(n: int, p: int, percent: float) -> float:
     return 2 * (p - 1) / p * csc_payload_bytes(chosen, n, chunk)
 
 
-def topk_percent(n: int, p: int, percent: float) -> float:
-    """The density in percent at which top-k, (p-1) (4 + 4) k bytes, sends as many bytes as CSC."""
-    k = csc_bytes(n, p, percent) / (8 * max(1, p - 1))
-    return min(100.0, 100 * max(1, k) / n)
-
-
 def number_of_chunks(n: int, chunk: int) -> int:
     return len(chunks(n, chunk))
 
@@ -71,13 +65,8 @@ def time_steps(run: kit.Run, stack: GradientFlow, steps, rate: float = 0.0):
 
     steps: the batches of `images.steps`
     """
-    mine = []
-    for batch in steps:
-        run.plain.Barrier()
-        start_s = run.clock()
-        stack.step(*batch, rate=rate)
-        mine.append(run.clock() - start_s)
-    return run.slowest(mine[2:])
+    step = partial(stack.step, rate=rate)
+    return run.slowest([run.timed(step, *batch) for batch in steps][2:])
 
 
 def without_exchange(run: kit.Run, data, steps):
@@ -89,15 +78,6 @@ def fit_allreduce(run: kit.Run, elements: list[int], wire=None, repeats: int = 7
     """T(m) = a + b m of ring allreduces of these sizes, m in bytes on the wire. -> Fit"""
     times = call_times.measure(run, ring_allreduce(run.comm, wire=wire), elements, repeats)
     return call_times.fit(run, times, np.dtype(wire or np.float32).itemsize)
-
-
-def ring_line_and_link(run: kit.Run, n: int):
-    """(T(m) of a float32 ring allreduce, the Link on which a ring takes this time)."""
-    line = fit_allreduce(run, [256, n // 8, n], repeats=run.quick(2, 5)).line
-    steps = 2 * (run.size - 1)
-    if not steps:
-        return line, Link(0.0, 0.0)
-    return line, Link(line.a_s / steps, line.b_s_per_byte * run.size / steps)
 
 
 def learn(

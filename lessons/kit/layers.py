@@ -10,6 +10,7 @@ import numpy as np
 
 import kit
 from kit.gpu import Device
+from refgf.exchange.pool import Pool
 from refgf.papers.barrachina.roofline import Node, layer_times
 
 
@@ -54,6 +55,17 @@ def compare(run: kit.Run, network, workload, batch: int, steps) -> dict:
         ],
         "tensors": [[spec.name, 4 * spec.size] for spec in network.tensors],
     }
+
+
+def random_batch(run: kit.Run, network, batch: int, seed: int = 1):
+    """(images, labels) of random numbers, for a network that gets parameters and gradients."""
+    pools = [Pool(network.tensors, np.float32, run.xp.zeros) for _ in range(2)]
+    network.bind(*(pool.views for pool in pools))
+    network.initialize(seed)
+    random = np.random.default_rng(seed)
+    shape = (batch, *network.image_shape)
+    images = run.array(random.standard_normal(shape, dtype=np.float32))
+    return images, random.integers(0, network.num_classes, batch)
 
 
 def by_layer(events, seconds) -> tuple[dict, list]:

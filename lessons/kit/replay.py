@@ -7,8 +7,6 @@ refgf/exchange/lazy.py.
 import time
 from dataclasses import dataclass
 
-from refgf.training.step import train_step
-
 
 @dataclass(frozen=True)
 class Size:
@@ -36,14 +34,3 @@ def replay_backward(exchange, ready_s: list[float]) -> None:
         exchange.ready(i)
         late_s -= time.perf_counter() - start_s
     exchange.finish()
-
-
-def time_steps(run, model, exchange, batches):
-    """The Timing of training steps without the first. The rate is 0: parameters do not change."""
-    mine = []
-    for batch in batches:
-        run.plain.Barrier()
-        start_s = run.clock()
-        train_step(model, exchange, *batch, rate=0.0)
-        mine.append(run.clock() - start_s)
-    return run.slowest(mine[1:])

@@ -35,6 +35,12 @@ class Timing:
         times_s = (t / factor for t in (self.median_s, self.low_s, self.high_s))
         return Timing(*times_s, self.repeats)
 
+    def __sub__(self, other: "Timing") -> "Timing":
+        """Difference of the medians, with the widest spread that the repeats allow."""
+        low_s, high_s = self.low_s - other.high_s, self.high_s - other.low_s
+        repeats = min(self.repeats, other.repeats)
+        return Timing(self.median_s - other.median_s, low_s, high_s, repeats)
+
     def __str__(self) -> str:
         return f"{seconds(self.median_s)} [{seconds(self.low_s)}..{seconds(self.high_s)}]"
 
@@ -101,25 +107,23 @@ class Run:
 
     def time(self, function, repeats: int, warmup: int = 1) -> Timing:
         """Time of function() on all ranks together; a repeat ends with the slowest rank."""
-        mine = []
-        for _ in range(warmup + repeats):
-            self.plain.Barrier()
-            start_s = self.clock()
-            function()
-            mine.append(self.clock() - start_s)
+        mine = [self.timed(function) for _ in range(warmup + repeats)]
         return self.slowest(mine[warmup:])
 
-    def alternate(self, functions: dict, repeats: int) -> dict:
+    def timed(self, function, *arguments) -> float:
+        """This rank's seconds of one call, which all ranks begin together. Collective."""
+        self.plain.Barrier()
+        start_s = self.clock()
+        function(*arguments)
+        return self.clock() - start_s
+
+    def alternate(self, functions: dict, repeats: int, warmup: int = 1) -> dict:
         """{name: Timing} of several functions, called in turn: a slow moment hits all of them."""
         mine = {name: [] for name in functions}
-        for repeat in range(repeats + 1):
+        for _ in range(warmup + repeats):
             for name, function in functions.items():
-                self.plain.Barrier()
-                start_s = self.clock()
-                function()
-                if repeat:
-                    mine[name].append(self.clock() - start_s)
-        return {name: self.slowest(seconds) for name, seconds in mine.items()}
+                mine[name].append(self.timed(function))
+        return {name: self.slowest(seconds[warmup:]) for name, seconds in mine.items()}
 
     def on_rank_0(self, function):
         """Run function() on rank 0 while the others sleep, because MPI's waits occupy a core."""

@@ -130,10 +130,7 @@ def timed(run: kit.Run, network: VirtualNetwork, step, warmup: int, count: int) 
     real, mine = network.pace, []
     for number in range(warmup + count):
         network.pace = real if number >= warmup else real.dilated(AT_ONCE)
-        run.plain.Barrier()
-        start_s = time.perf_counter()
-        step()
-        mine.append(time.perf_counter() - start_s)
+        mine.append(run.timed(step))
     return mine[warmup:]
 
 

@@ -41,9 +41,13 @@ def place(comm, options) -> str:
     return f"shared memory of one machine, {launch.job.cores} cores" if len(groups) == 1 else spread
 
 
-def number_of_ranks(count: int) -> str:
-    """1 -> '1 rank', 2 -> '2 ranks'."""
-    return f"{count} rank{'s' * (count != 1)}"
+def count(number: int, what: str) -> str:
+    """(1, 'call') -> '1 call', (2, 'call') -> '2 calls'."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def number_of_ranks(number: int) -> str:
+    return count(number, "rank")
 
 
 def link_probed(row: dict) -> str:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from docs.tools import gains
+from kit import claims
 from kit.claims import Claim
 
 LESSONS = sorted((gains.ROOT / "lessons").glob("[0-9][0-9]_*.py"))
@@ -22,6 +23,10 @@ class Watched(dict):
         self.read.add(key)
         return super().__getitem__(key)
 
+    def get(self, key, default=None):
+        self.read.add(key)
+        return super().get(key, default)
+
 
 def watched(value, read: set):
     if isinstance(value, dict):
@@ -32,7 +37,7 @@ def watched(value, read: set):
 def hides_a_prediction(claim: Claim, result: dict) -> bool:
     """Does it compare predicted numbers, and not say so?"""
     read = set()
-    claim.compare(Watched(result, read))
+    claims.decide(claim, Watched(result, read))
     predicted = any(key in COMPUTED or str(key).startswith("predicted") for key in read)
     return predicted and "predict" not in claim.text.lower()
 
@@ -50,6 +55,8 @@ def test_a_hidden_prediction_is_noticed():
     for key, hidden in (("predicted_s", True), ("measured_s", False)):
         claim = Claim("It gains.", lambda r, key=key: (r["rows"][0][key], "<", 3.0), "nothing")
         assert hides_a_prediction(claim, result) == hidden
+        path = Claim("It gains.", (("rows", 0, key), "<", 3.0), "nothing")
+        assert hides_a_prediction(path, result) == hidden
     honest = Claim("PREDICTED: it gains.", lambda r: (r["rows"][0]["predicted_s"], "<", 3.0), "")
     assert not hides_a_prediction(honest, result)
 

@@ -2,6 +2,7 @@
 
 import json
 from argparse import Namespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -43,11 +44,8 @@ def test_a_measured_machine_can_be_read(size, tmp_path):
 def test_layer_times_are_those_of_the_workload():
     """On a small network: names in forward order, and the times add up to the step."""
     network = AlexNet(10, 67, 1 / 16)
-    network.bind(*(machine_file.Pool(network.tensors).views for _ in range(2)))
-    network.initialize(1)
-    events = machine_file.events_of_step(
-        network, np.ones((2, *network.image_shape), np.float32), np.array([1, 2])
-    )
+    run = SimpleNamespace(xp=np, array=np.asarray)
+    events = machine_file.events_of_step(network, *layers.random_batch(run, network, 2))
     times_s, ready_s = layers.by_layer(
         [event for event, _ in events], np.diff([0.0, *(t for _, t in events)])
     )

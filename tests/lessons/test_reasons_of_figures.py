@@ -3,6 +3,7 @@
 import pytest
 
 from docs.tools import gains
+from kit import rows
 from lab.csc import picture as csc
 from lab.large_batch import picture as large_batch
 from lab.lazy import picture as lazy
@@ -28,8 +29,8 @@ def row(calls: int, low_s: float, median_s: float, high_s: float) -> dict:
 
 
 def test_steps_within_noise_of_the_fastest_are_a_tie():
-    rows = [row(161, 5, 6, 7), row(18, 2.5, 3.5, 4), row(6, 1, 2, 3), row(1, 3.1, 4, 5)]
-    level = lazy.level(rows, "overlapped")
+    found = [row(161, 5, 6, 7), row(18, 2.5, 3.5, 4), row(6, 1, 2, 3), row(1, 3.1, 4, 5)]
+    level = rows.level(found, "overlapped")
     assert [each["calls"] for each in level] == [18, 6]
     assert lazy.fastest_in_words([18, 6]) == "fastest, a tie: 6 and 18 calls"
     assert lazy.fastest_in_words([2, 18, 6]) == "fastest, a tie: 2, 6 and 18 calls"

@@ -6,8 +6,6 @@ from kit.reveal import Reveal, Row
 from kit.words import percent
 
 SHORT = ("norm", "pool")
-
-
 MOST = 0.9  # of the gradients' bytes
 
 
@@ -94,11 +92,7 @@ CLAIMS = (
     ),
     Claim(
         "The same step on all ranks differs from one rank's by less than the bound on rounding.",
-        lambda r: (
-            r["ranks_against_one"]["largest_difference"],
-            "<",
-            r["ranks_against_one"]["largest_bound"],
-        ),
+        (("ranks_against_one", "largest_difference"), "<", ("ranks_against_one", "largest_bound")),
         "nothing: beyond the bound it is a bug",
     ),
 )

@@ -1,16 +1,13 @@
 """Times of lesson 02: one step of one rank, layer by layer, while the others sleep."""
 
-import numpy as np
-
 import kit
 from kit import layers
 from lab.alexnet import tables
-from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
 from refgf.papers.scaling.workloads import alexnet
 
-SEED, CLASSES = 1, 1000
+CLASSES = 1000
 
 
 def measure(run: kit.Run, timed_step) -> dict:
@@ -24,15 +21,8 @@ def measure(run: kit.Run, timed_step) -> dict:
 
     def steps_of_rank_0() -> dict:
         network = AlexNet(CLASSES, size, width, workspace=Workspace(run.xp))
-        pools = [Pool(network.tensors, np.float32, run.xp.zeros) for _ in range(2)]
-        network.bind(*(pool.views for pool in pools))
-        network.initialize(SEED)
-        random = np.random.default_rng(SEED)
-        shape = (batch, *network.image_shape)
-        images = run.array(random.standard_normal(shape, dtype=np.float32))
-        labels = random.integers(0, CLASSES, batch)
-        repeats = run.quick(3, 7, 11)
-        steps = [timed_step(run, network, images, labels) for _ in range(1 + repeats)]
+        data = layers.random_batch(run, network, batch)
+        steps = [timed_step(run, network, *data) for _ in range(1 + run.quick(3, 7, 11))]
         del steps[0]  # it allocates memory
         return layers.compare(run, network, alexnet(CLASSES, size, width), batch, steps)
 

@@ -4,12 +4,13 @@ from statistics import median
 
 from kit.claims import GAIN, LIMIT, Claim
 from kit.reveal import Reveal, Row
+from kit.rows import at, summary
 
 
 def row(result: dict, name: str) -> dict:
     """The row of this cache and the first store, the emulated one if every rank has it."""
     store = result["rows"][0]["store"]
-    return next(r for r in result["rows"] if (r["store"], r["name"]) == (store, name))
+    return at(result, "rows", {"store": store, "name": name})
 
 
 def epochs(result: dict, name: str) -> list[dict]:
@@ -19,8 +20,7 @@ def epochs(result: dict, name: str) -> list[dict]:
 
 def first(result: dict, name: str) -> dict:
     """The timing of first epochs with this cache."""
-    times_s = row(result, name)["first_s"]
-    return {"median_s": median(times_s), "low_s": min(times_s), "high_s": max(times_s)}
+    return summary(row(result, name)["first_s"])
 
 
 def first_epochs(result: dict) -> tuple | None:
@@ -45,13 +45,9 @@ def largest_error(result: dict) -> float:
     )
 
 
-def waited(result: dict, name: str, epoch: int, other: str, factor: float) -> tuple | None:
-    """Compares how long two trainings wait for the images of an epoch."""
-    found = result.get("training")
-    if not found:
-        return None
-    mine, others = (found[each][epoch]["waited_s"] for each in (name, other))
-    return mine, "<", others, factor
+def waited(name: str, epoch: int) -> tuple:
+    """Where a result has how long this training waits for the images of an epoch."""
+    return "training", name, epoch, "waited_s"
 
 
 BUSY = "other load: a cache saves waiting, and takes processor time"
@@ -81,7 +77,7 @@ CLAIMS = (
     ),
     Claim(
         "The error of a later epoch's prediction is at most half of its time, from 50 ms on.",
-        lambda r: (largest_error(r), "<", 1.0, 0.5),
+        (largest_error, "<", 1.0, 0.5),
         BUSY,
     ),
     Claim(
@@ -92,12 +88,12 @@ CLAIMS = (
     Claim(
         "In training from the slow store, the second epoch waits for images at most 0.2 times as "
         "long with the shard in memory.",
-        lambda r: waited(r, "memory", 1, "no cache", 0.2),
+        (waited("memory", 1), "<", waited("no cache", 1), 0.2),
         BUSY,
     ),
     Claim(
         "A batch loaded ahead shortens the wait of the first epoch, too: to at most 0.75 times.",
-        lambda r: waited(r, "memory, prefetch", 0, "memory", 0.75),
+        (waited("memory, prefetch", 0), "<", waited("memory", 0), 0.75),
         "steps that are shorter than loading",
     ),
 )

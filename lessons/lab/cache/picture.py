@@ -5,6 +5,7 @@ from statistics import median
 import numpy as np
 
 from kit import axes
+from kit.rows import summary
 from lab.cache import training_picture
 from refgf.papers.datacache import LEVELS
 
@@ -72,16 +73,15 @@ def draw_epochs(axis, result: dict, store: str) -> None:
     styles = axes.style(0), axes.style(4)  # not the colours of the levels
     for number, (label, seconds) in enumerate(groups.items()):
         y = places + 0.18 * (2 * number - 1)
-        timings = [spread(times_s) for times_s in seconds]
-        middle, low, high = (np.array([t[i] for t in timings]) for i in range(3))
-        bars = [middle - low, high - middle]
-        axis.errorbar(middle, y, xerr=bars, ls="none", capsize=3, label=label, **styles[number])
+        timings = [summary(times_s) for times_s in seconds]
+        axes.points(axis, y, timings, across=True, label=label, **styles[number])
         predicted = [row["epochs"][number]["predicted_s"] for row in rows]
         label = None if number else "predicted"
         axis.plot(predicted, y, "|", ms=13, mew=1.5, color=axes.PREDICTED, label=label)
         if number:  # of the later epochs, as in the other panel
-            for x, at in list(zip(middle, y))[1:]:
-                axis.annotate(f"{in_words(middle[0] / x)} x", (x, at), (0, 8), **LABEL)
+            first_s, *others_s = (timing["median_s"] for timing in timings)
+            for x, at in zip(others_s, y[1:]):
+                axis.annotate(f"{in_words(first_s / x)} x", (x, at), (0, 8), **LABEL)
     axis.set_yticks(places, [CACHES[row["name"]] for row in rows])
     axis.set(
         title=f"Time of an epoch. Slow store:\n{store_in_words(store, result)}",
@@ -104,10 +104,6 @@ def in_words(gain: float) -> str:
     return f"{gain:.1f}" if gain < 10 else f"{gain:.0f}"
 
 
-def spread(times_s: list[float]) -> tuple[float, float, float]:
-    return median(times_s), min(times_s), max(times_s)
-
-
 def draw_share(axis, result: dict, store: str) -> None:
     """How many times as fast as without a cache, measured and predicted."""
     cost, fine = result["costs"][store], np.linspace(0, 1, 201)
@@ -116,17 +112,16 @@ def draw_share(axis, result: dict, store: str) -> None:
         # at 100 % there is no rest: one point
         rows = [row for row in result["sweep"] if name == "store" or row["share"] < 1]
         shares = [100 * row["share"] for row in rows]
-        gains = [[plain_s / t for t in row[name]["seconds"]] for row in rows]
-        middle, low, high = (np.array([spread(gain)[i] for gain in gains]) for i in range(3))
+        gains = [summary(plain_s / t for t in row[name]["seconds"]) for row in rows]
         label, style = f"rest from {SOURCES[name]}", STYLES[name]
-        bars = [middle - low, high - middle]
-        axis.errorbar(shares, middle, bars, ls="none", capsize=3, label=label, **style)
+        axes.points(axis, shares, gains, label=label, **style)
         predicted = cost["store"] / (fine * cost["memory"] + (1 - fine) * cost[name])
         label = f"{label}, predicted"
         axis.plot(100 * fine, predicted, "--", color=style["color"], label=label)
         if name == "store":
-            for x, gain in list(zip(shares, middle))[1:-1]:
-                axis.annotate(in_words(gain), (x, gain), (0, -16), **LABEL)
+            for x, gain in list(zip(shares, gains))[1:-1]:
+                at = x, gain["median_s"]
+                axis.annotate(in_words(at[1]), at, (0, -16), **LABEL)
     axis.set(
         title="Later epochs: the rest decides",
         xlabel="% of the shard in memory (at 100 there is no rest)",

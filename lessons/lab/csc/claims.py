@@ -2,19 +2,20 @@
 
 from kit.claims import GAIN, LIMIT, Claim
 from kit.reveal import Reveal, Row
+from kit.rows import at
 from lab.csc.study import LARGE_RATE, SMALL_RATE
 
 
-def of_step(r: dict, density: float | None, key: str) -> dict | None:
-    """A timing of the sweep over densities; density None: of dense steps."""
-    rows = r["times"]["rows"] if "times" in r else []
-    return next((row[key] for row in rows if row["density"] == density), None)
+STEPS = "times", "rows"
+DENSE, SPARSE = (*STEPS, {"density": None}), (*STEPS, {"density": 10})
+SMALL = "small", "rows"  # dense, and with as many chunks as AlexNet has
+WHY = "study", "why"  # paired differences with their intervals
 
 
 def network_share(r: dict) -> float:
     """What remains of a dense exchange at 10 %, with the network."""
-    sparse, dense = (of_step(r, density, "exchange") for density in (10, None))
-    return sparse["median_s"] / dense["median_s"] if sparse and dense else 1.0
+    sparse, dense = (at(r, *steps, "exchange", "median_s") for steps in (SPARSE, DENSE))
+    return sparse / dense if sparse and dense else 1.0
 
 
 def largest_error(r: dict) -> float | None:
@@ -22,80 +23,60 @@ def largest_error(r: dict) -> float | None:
     return 1 + max(row["error"] for row in r["times"]["rows"]) if "times" in r else None
 
 
-def small(r: dict, number: int) -> dict | None:
-    """The exchange of the small network: 0 dense, 1 with as many chunks as AlexNet has."""
-    return r["small"]["rows"][number]["timing"] if "small" in r else None
-
-
-def moved(r: dict, form: str) -> float:
-    """How far one gradient has moved its weight in all."""
-    return next(row["in_all"] for row in r["forms"] if row["form"] == form)
-
-
-def learned(r: dict, group: str, name: str, key: str = "loss") -> dict | None:
-    """A paired difference with its interval."""
-    return r["study"][group].get(name, {}).get(key)
-
-
 def better_control(r: dict) -> dict | None:
     """Of the choices that ignore importance, the one whose training loss is lower."""
-    kinds = [learned(r, "choice", name) for name in ("at random", "in turn")]
+    kinds = [at(r, "study", "choice", name, "loss") for name in ("at random", "in turn")]
     return None if None in kinds else min(kinds, key=lambda kind: kind["median_s"])
-
-
-def compare(left, relation: str, right, *factor) -> tuple | None:
-    """The comparison, if both sides were measured."""
-    return None if left is None or right is None else (left, relation, right, *factor)
 
 
 CLAIMS = (
     Claim(
         "At a density of 10 % the exchange takes at most a quarter of the dense one.",
-        lambda r: compare(of_step(r, 10, "exchange"), "<", of_step(r, None, "exchange"), 0.25),
+        ((*SPARSE, "exchange"), "<", (*DENSE, "exchange"), 0.25),
         unless="the norms of all gradients, which are computed at any density",
         kind=GAIN,
     ),
     Claim(
         "Each step is predicted within 20 %.",
-        lambda r: compare(largest_error(r), "<", 1.0, 1.2),
+        (largest_error, "<", 1.0, 1.2),
         unless="other work on the cores while the lesson runs",
     ),
     Claim(
         "Without a network, as in shared memory, CSC gains less: at 10 % a larger share of a dense "
         "exchange's time remains than with the network.",
-        lambda r: compare(of_step(r, 10, "own"), ">", of_step(r, None, "own"), network_share(r)),
+        lambda r: ((*SPARSE, "own"), ">", (*DENSE, "own"), network_share(r)),
         unless="a processor to which casts and sums of all gradients cost more than their norms",
         kind=LIMIT,
     ),
     Claim(
         "In a small network the exchange with CSC takes longer than the dense one: the processor's "
         "work decides, not the bytes.",
-        lambda r: compare(small(r, 1), ">", small(r, 0)),
+        ((*SMALL, 1, "timing"), ">", (*SMALL, 0, "timing")),
         unless="a link so slow that its bytes cost more than one more call and the choice",
         kind=LIMIT,
     ),
     Claim(
         "In the form `none` a gradient that waits is late, not lost: in all it moves the weight as "
         "far as in dense training.",
-        lambda r: compare(moved(r, "none"), ">", moved(r, "dense"), 0.999),
+        (("forms", {"form": "none"}, "in_all"), ">", ("forms", {"form": "dense"}, "in_all"), 0.999),
         unless="a training that ends earlier",
     ),
     Claim(
         "Chunks chosen by importance learn faster than as many chosen at random or in turn.",
-        lambda r: compare(better_control(r), ">", 0.0),
+        (better_control, ">", 0.0),
         unless="gradients of equal size in all chunks, or a training long enough for any choice",
         kind=GAIN,
     ),
     Claim(
         "In so short a training CSC costs accuracy (form `none`), though the first epochs "
         "send more than 10 %.",
-        lambda r: compare(learned(r, "forms", "none", "accuracy"), "<", 0.0),
+        (("study", "forms", "none", "accuracy"), "<", 0.0),
         unless="a longer training, or a larger learning rate",
         kind=LIMIT,
     ),
     Claim(
         "The larger the learning rate, the better none learns compared with dgc.",
-        lambda r: compare(learned(r, "why", SMALL_RATE), ">", learned(r, "why", LARGE_RATE)),
+        ((*WHY, SMALL_RATE, "loss"), ">", (*WHY, LARGE_RATE, "loss")),
         unless="rates so small that dgc is stable at all of them",
     ),
 )

@@ -3,13 +3,14 @@
 import numpy as np
 
 import kit
+from kit.oracle import require_bits
 from kit.replay import Size
 from refgf.device import to_host
 from refgf.engine.residual import FusedResidual
 from refgf.exchange.momentum_correction import FORMS, CSCSettings
 from refgf.exchange.pool import Pool
 from refgf.oracle import definitions
-from refgf.oracle.definitions import csc_run, percent_of_step, same_bits
+from refgf.oracle.definitions import csc_run, percent_of_step
 from refgf.oracle.judge.profiles import is_near
 from refgf.training.sgd import MomentumSGD
 from refgf.training.step import Replica
@@ -84,8 +85,6 @@ def require(rank: int, form: str, gs: list, lists: list, got: tuple[list, dict])
         ):
             raise AssertionError(f"{place}, step {t}: got chunks {lists[t]}; wanted {best}")
     for t, report in enumerate(wanted):
-        if not same_bits(got[0][t], report["w"][rank]):
-            raise AssertionError(f"{place}, step {t}: got weights of other bits than defined")
+        require_bits(f"{place}, weights of step {t}", got[0][t], report["w"][rank])
     for name, defined in wanted[-1]["kept"][rank].items():
-        if not same_bits(got[1][name], defined):
-            raise AssertionError(f"{place}: got a residual {name} of other bits than defined")
+        require_bits(f"{place}, residual {name}", got[1][name], defined)

@@ -90,25 +90,16 @@ def draw_parts(axis, rows: list[dict], factor: float, note: str = "") -> None:
             label, look = WHAT[name]
             axis.barh(y, ms * seconds, left=end, height=0.6, label=None if y else label, **look)
             end += ms * seconds
-    measured = [scaled(row["timing"], factor) for row in rows]
-    axis.errorbar(
-        axes.median_ms(measured),
-        range(len(rows)),
-        xerr=axes.spread_ms(measured),
-        label=f"all of it, measured{note}",
-        **{"fmt": "o", "color": axes.PREDICTED, "capsize": 4},
-    )
-    fastest = min(range(len(rows)), key=lambda y: measured[y]["median_s"])
+    timings = [row["timing"] for row in rows]
+    look = {"marker": "o", "color": axes.PREDICTED, "capsize": 4}
+    label = f"all of it, measured{note}"
+    axes.points(axis, range(len(rows)), timings, ms, across=True, label=label, **look)
+    fastest = min(range(len(rows)), key=lambda y: timings[y]["median_s"])
     end = ms * max(rows[fastest]["timing"]["high_s"], sum(rows[fastest]["parts"].values()))
     axis.annotate("fastest", (end, fastest), (6, 0), textcoords="offset points", va="center")
     names = [f"{row['name']}\n{kit.number_of_bytes(row['sent'])}" for row in rows]
     axis.set_yticks(range(len(rows)), names)
     axis.set(xlabel=axes.clock(factor), ylim=(len(rows) + 1.3, -0.5))  # below: the legend
-
-
-def scaled(timing: dict, factor: float) -> dict:
-    """This machine's time -> the cluster's."""
-    return {key: timing[key] / factor for key in ("median_s", "low_s", "high_s")}
 
 
 def draw_choice(chosen: dict, study: dict):
@@ -177,12 +168,8 @@ def draw_differences(axis, kinds: dict, base: str | None, pairs: int, what: str 
     """
     names = [name for name in kinds if name != base]
     for y, name in enumerate(names):
-        difference = kinds[name][what]
-        if difference is None:  # a single run
-            continue
-        middle = difference["median_s"]
-        spread = [[middle - difference["low_s"]], [difference["high_s"] - middle]]
-        axis.errorbar(middle, y, xerr=spread, capsize=3, ms=7, ls="none", **axes.style(0))
+        if difference := kinds[name][what]:  # a single run has none
+            axes.points(axis, [y], [difference], across=True, ms=7, **axes.style(0))
     if pairs < 2:
         axis.annotate("too few runs", (0.5, 0.5), xycoords="axes fraction", ha="center")
     axis.axvline(0, color="grey", lw=1)

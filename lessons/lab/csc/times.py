@@ -11,13 +11,13 @@ some ranks sleep while others work, so it takes less time there:
     step = step without exchange + messages (bytes, link) + own work (norms, packing, casts, update)
 """
 
-import time
 from functools import partial
 
 import numpy as np
 
 import kit
 from kit import flow, images, virtual
+from kit.experiment import in_turn, say_star, star
 from lab.csc import exchange_times
 from refgf.engine.residual import FusedResidual
 from refgf.exchange.chunk_choice import as_density, choose
@@ -32,7 +32,6 @@ from refgf.training.step import Replica
 
 NETWORK, THETA_BYTES, SCALE = "alexnet", 2**22, 1024.0
 PERCENTS = ([25], [1], [100, 50, 25, 5, 1])  # quick, default, full; and --density
-TOO_MUCH = 0.25  # of a step: above, the row is the processor's
 
 
 def sweep(run: kit.Run, norms) -> dict:
@@ -58,11 +57,11 @@ def sweep(run: kit.Run, norms) -> dict:
         with new(run, model, csc, comm=comm, when=at_once) as stack:
             exchange_times.keep_own_norms(stack)
             begin(stack)
-            works = [timed(run, at(stack, density), count) for density in densities]
+            works = [run.time(at(stack, density), count, warmup=0) for density in densities]
         with new(run, model, csc) as stack:
             begin(stack)
             for density, work in zip(densities, works):
-                step = timed(run, at(stack, density), count, run.comm.reset)
+                step = in_turn(run, {"step": at(stack, density)}, count)["step"]["timing"]
                 require_bytes(run, stack, chunks if density else None)
                 rows.append(
                     {
@@ -71,8 +70,8 @@ def sweep(run: kit.Run, norms) -> dict:
                         "payload": payload(stack, n, chunk) if density else 2 * n,
                         "calls": len(stack.calls),
                         "step": step,
-                        "exchange": minus(step, no_exchange),
-                        "own": minus(work, idle),
+                        "exchange": step - no_exchange,
+                        "own": work - idle,
                     }
                 )
     for row in rows:
@@ -103,28 +102,6 @@ def at(stack, density: float | None):
         stack.csc.density = as_density(density)
         stack.csc.chosen = choose(stack.csc.importance, density)
     return partial(stack.step, *virtual.NOTHING, rate=0.0)
-
-
-def timed(run: kit.Run, step, count: int, before=lambda: None) -> kit.Timing:
-    """The Timing of `count` steps. before: called before each."""
-    mine = []
-    for _ in range(count):
-        before()
-        run.plain.Barrier()
-        start_s = time.perf_counter()
-        step()
-        mine.append(time.perf_counter() - start_s)
-    return run.slowest(mine)
-
-
-def minus(some: kit.Timing, other: kit.Timing) -> kit.Timing:
-    """Difference of the medians. The spread is the widest that the repeats allow."""
-    return kit.Timing(
-        some.median_s - other.median_s,
-        some.low_s - other.high_s,
-        some.high_s - other.low_s,
-        min(some.repeats, other.repeats),
-    )
 
 
 def require_bytes(run: kit.Run, stack, chunks: int | None) -> None:
@@ -173,10 +150,9 @@ def predict(run: kit.Run, row: dict, no_exchange_s: float, chunk: int) -> None:
 def show(run: kit.Run, rows: list[dict], no_exchange: kit.Timing) -> None:
     factor, table = run.regime.dilation, []
     for row in rows:
-        star = " *" if row["own_share"] > TOO_MUCH else ""
         table.append(
             [
-                in_words(row["density"]) + star,
+                in_words(row["density"]) + star(row["own_share"]),
                 kit.number_of_bytes(row["bytes"]),
                 row["step"].divided(factor),
                 kit.seconds(row["predicted_s"] / factor),
@@ -191,8 +167,7 @@ def show(run: kit.Run, rows: list[dict], no_exchange: kit.Timing) -> None:
     run.say("sent: by rank 0 in a step; exchange: step minus step without exchange")
     run.say("own work: what the processor adds without a network, from norms to update. Here")
     run.say("all ranks work at once; in a step some sleep while others work, so it takes less.")
-    if any(row[0].endswith("*") for row in table):
-        run.say(f"* more than {TOO_MUCH:.0%} of this step is the processor's own work")
+    say_star(run, rows, "this step is the processor's own work")
     run.say(kit.errors_in_words((row["predicted_s"], row["step"].median_s) for row in rows))
 
 

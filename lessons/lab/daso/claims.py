@@ -1,9 +1,8 @@
 """What lesson 13 says of its numbers."""
 
-import numpy as np
-
 from kit.claims import GAIN, LIMIT, Claim
 from kit.reveal import Reveal, Row
+from kit.rows import at, factor_apart, summary
 from lab.daso.learning import CYCLING, STALE
 from lab.daso.scene import HALF, OVERLAPPED, SYNCHRONOUS
 
@@ -17,106 +16,77 @@ NAMES = {  # of the table's rows
 }
 
 
-def row(result: dict, name: str) -> dict | None:
-    """The row of a run on virtual accelerators; None: not measured."""
-    rows = result["times"]["rows"] if result["times"]["like"] else []
-    return next((row for row in rows if row["name"] == name), None)
+def measured(result: dict) -> list[dict]:
+    """The rows of runs on virtual accelerators."""
+    return result["times"]["rows"] if result["times"]["like"] else []
 
 
-def batch(left: str, relation: str, right: str, factor: float = 1.0):
-    """The comparison of the batch times of two rows."""
-
-    def compare(result: dict):
-        mine, other = row(result, left), row(result, right)
-        return mine and other and (mine["batch"], relation, other["batch"], factor)
-
-    return compare
+def batch(name: str):
+    """The time of a batch in this run."""
+    return lambda result: at(measured(result), {"name": name}, "batch")
 
 
-def predictions(limit: float):
-    """Is the largest ratio of prediction and measurement, or the reverse, below a limit?"""
-
-    def compare(result: dict):
-        rows = result["times"]["rows"] if result["times"]["like"] else []
-        pairs = [(row["predicted_s"], row["batch"]["median_s"]) for row in rows]
-        return (max(max(a / b, b / a) for a, b in pairs), "<", 1.0, limit) if pairs else None
-
-    return compare
+def missed(result: dict) -> float | None:
+    """The larger of prediction and batch over the smaller, at most."""
+    return factor_apart((row["predicted_s"], row["batch"]["median_s"]) for row in measured(result))
 
 
-def drift(left: str, relation: str, right: str):
-    """The comparison of the largest distances of two phases, over seeds."""
+def drift(name: str):
+    """The largest distance of the nodes in this phase, over seeds."""
 
-    def compare(result: dict):
-        found = [
-            sorted(max(distances) for distances in result["drift"].get(name, []))
-            for name in (left, right)
-        ]
-        if not all(found):
-            return None
-        mine, other = (
-            {"median_s": float(np.median(x)), "low_s": x[0], "high_s": x[-1]} for x in found
-        )
-        return mine, relation, other
+    def found(result: dict) -> dict | None:
+        seeds = result["drift"].get(name)
+        return summary(max(distances) for distances in seeds) if seeds else None
 
-    return compare
+    return found
 
 
-def paired(name: str, relation: str, points: float):
-    """The comparison of a paired difference in accuracy, with its interval, and some points."""
-
-    def compare(result: dict):
-        difference = result["accuracy"]["paired"].get(name)
-        return difference and (difference, relation, points)
-
-    return compare
-
-
+PAIRED = "accuracy", "paired"  # differences in accuracy, with their intervals
 SLOW = "links on which communication is much less than half of a synchronous step"
 CLAIMS = (
     Claim(
         "With B = 4, W = 1, between DASO's warm-up and cool-down, a batch takes at most 0.75 times "
         "as long as in synchronous training.",
-        batch(MAIN, "<", SYNCHRONOUS, 0.75),
+        (batch(MAIN), "<", batch(SYNCHRONOUS), 0.75),
         SLOW,
         kind=GAIN,
     ),
     Claim(
         "It is also faster than synchronous training that overlaps float32 sums with backward.",
-        batch(MAIN, "<", OVERLAPPED),
+        (batch(MAIN), "<", batch(OVERLAPPED)),
         SLOW,
     ),
     Claim(
         "Where overlapped float16 sums mostly hide behind backward, DASO gains little: its batch "
         "takes at least 0.85 times as long.",
-        batch(MAIN, ">", HALF, 0.85),
+        (batch(MAIN), ">", batch(HALF), 0.85),
         "links too slow for half of the bytes to hide behind backward",
         kind=LIMIT,
     ),
     Claim(
         "A hidden sum is not free: B = 1, W = 1 takes longer than B = 4, W = 1.",
-        batch(EVERY, ">", MAIN),
+        (batch(EVERY), ">", batch(MAIN)),
         "a processor that copies and merges in no time, and a sum shorter than a batch",
     ),
     Claim(
         "Of predicted and measured batch time the larger is at most 1.15 times the smaller.",
-        predictions(1.15),
+        (missed, "<", 1.0, 1.15),
         "other programs on this machine, or ranks that share too few cores",
     ),
     Claim(
         "Nodes drift further apart with B = 8 than with B = 4.",
-        drift("B = 8, W = 1", ">", MAIN),
+        (drift("B = 8, W = 1"), ">", drift(MAIN)),
         "a learning rate so small that nodes hardly move in 8 batches",
     ),
     Claim(
         "With warm-up and cool-down, whose every batch waits for a sum, DASO costs less than one "
         "point of accuracy.",
-        paired(CYCLING, ">", -1.0),
+        ((*PAIRED, CYCLING), ">", -1.0),
         "epochs and batches: the longer nodes train separately, the more it costs",
     ),
     Claim(
         "B = 8, W = 8 throughout costs accuracy after as many epochs.",
-        paired(STALE, "<", 0.0),
+        ((*PAIRED, STALE), "<", 0.0),
         "a learning rate so small that nodes hardly move in 8 batches",
     ),
 )

@@ -113,9 +113,8 @@ def draw_learning(result: dict):
     )
     pairs = result["accuracy"]["paired"]
     for y, difference in enumerate(pairs.values()):
-        middle, low, high = (difference[key] for key in ("median_s", "low_s", "high_s"))
-        bar = [[middle - low], [high - middle]]
-        accuracy.errorbar(middle, y, xerr=bar, fmt="o", color="black", capsize=4)
+        middle, look = difference["median_s"], {"marker": "o", "color": "black", "capsize": 4}
+        axes.points(accuracy, [y], [difference], across=True, **look)
         accuracy.annotate(
             f"{middle:+.1f} points", (middle, y), (0, 10), textcoords="offset points", ha="center"
         )

@@ -66,10 +66,7 @@ def time_without_spinning(run: kit.Run, function, repeats: int) -> kit.Timing:
     """As `run.time`, but a rank that has finished sleeps, because others need its core."""
     mine, sleeping = [], collective(ops.background(run.native), tree.allreduce)
     for _ in range(1 + repeats):
-        run.plain.Barrier()
-        start_s = run.clock()
-        function()
-        mine.append(run.clock() - start_s)
+        mine.append(run.timed(function))
         sleeping(np.zeros(1))
     return run.slowest(mine[1:])
 

@@ -10,6 +10,7 @@ import numpy as np
 
 import kit
 from kit import virtual
+from kit.experiment import say_star, star
 from lab.daso.scene import (
     HALF,
     OVERLAPPED,
@@ -24,7 +25,6 @@ from refgf.exchange.precision import LossScale
 from refgf.papers.daso.daso import DASO
 from refgf.papers.daso.phases import Constant
 
-TOO_MUCH = 0.25  # of a batch: above, the row is the processor's
 BASELINES = {  # settings of `synchronous`
     SYNCHRONOUS: {},
     OVERLAPPED: {"overlap": True},
@@ -139,7 +139,7 @@ def show(run: kit.Run, times: dict, baseline: str) -> None:
         ["", "batch", "predicted", "saved", "waits", "last batch", "here"],
         [
             [
-                row["name"] + (" *" if (row["own_share"] or 0) > TOO_MUCH else ""),
+                row["name"] + star(row["own_share"]),
                 row["batch"].divided(factor),
                 kit.seconds(row["predicted_s"] / factor) if row["predicted_s"] else "-",
                 f"{100 * (1 - row['batch'].median_s / base_s):.0f} %",
@@ -153,8 +153,7 @@ def show(run: kit.Run, times: dict, baseline: str) -> None:
     run.say("saved: against synchronous; waits: for a sum; here: in this machine's time")
     if not virtual_:
         run.say("these ranks compute on the cores that also send, add and merge: both take longer")
-    if any((row["own_share"] or 0) > TOO_MUCH for row in rows):
-        run.say(f"* more than {TOO_MUCH:.0%} of this batch is the processor's work of the exchange")
+    say_star(run, rows, "this batch is the processor's work of the exchange")
     share = 1 - times["alone"].median_s / base_s
     run.say(f"communication is {100 * share:.0f} % of a synchronous step")
     pairs = [(row["predicted_s"], row["batch"].median_s) for row in rows if row["predicted_s"]]

@@ -2,32 +2,25 @@
 
 from kit.claims import GAIN, LIMIT, Claim
 from kit.reveal import Reveal, Row
+from kit.rows import factor_apart
 from kit.words import number_of_bytes
 from lab.hierarchy.times import RING
 
 PHASES = "three phases"
 
 
-def on_nodes(compare):
+SHORTEST, LONGEST = ("points", 0, "measured"), ("points", -1, "measured")
+FREE = "free", -1, "measured"  # the longest vector on a bus that is not slowed down
+
+
+def on_nodes(*compared):
     """A comparison that is decided only where ranks share the nodes of an emulated cluster."""
-    return lambda r: compare(r) if r["free"] else None
+    return lambda r: compared if r["free"] else None
 
 
-def emulated(compare):
+def emulated(*compared):
     """A comparison that is decided wherever links of a cluster are emulated or waited for."""
-    return lambda r: compare(r) if r["emulated"] else None
-
-
-def shortest(r: dict, name: str) -> dict:
-    return r["points"][0]["measured"][name]
-
-
-def longest(r: dict, name: str, sweep: str = "points") -> dict:
-    return r[sweep][-1]["measured"][name]
-
-
-def known(value, relation: str, other, factor: float = 1.0):
-    return None if value is None else (value, relation, other, factor)
+    return lambda r: compared if r["emulated"] else None
 
 
 def crossing_error(r: dict) -> float | None:
@@ -35,8 +28,7 @@ def crossing_error(r: dict) -> float | None:
     sizes = [r["crossings"][name] for name in (PHASES, "recursive doubling")]
     if any(None in pair.values() for pair in sizes):
         return None
-    ratios = [pair["measured"] / pair["predicted"] for pair in sizes]
-    return max(max(ratio, 1 / ratio) for ratio in ratios)
+    return factor_apart((pair["measured"], pair["predicted"]) for pair in sizes)
 
 
 def other_trends(r: dict) -> float | None:
@@ -49,67 +41,67 @@ def repeated(r: dict) -> float:
     sizes, ranks_per_node = {p["bytes"]: p["measured"] for p in r["points"]}, len(r["nodes"][0])
     same = {(row["algorithm"], ranks_per_node): row["algorithm"] for row in r["by_k"]}
     same |= {("two-level ring", 1): RING}
-    ratios = [
-        row["measured"][i]["median_s"] / sizes[nbytes][name]["median_s"]
+    pairs = [
+        (row["measured"][i]["median_s"], sizes[nbytes][name]["median_s"])
         for row in r["by_k"]
         if (name := same.get((row["algorithm"], row["k"])))
         for i, nbytes in enumerate(row["bytes"])
         if name in sizes.get(nbytes, {})
     ]
-    return max((max(ratio, 1 / ratio) for ratio in ratios), default=1.0)
+    return factor_apart(pairs) or 1.0
 
 
 CLAIMS = (
     Claim(
         "For the shortest vector three phases beat the flat ring: 2(m-1) slow steps, not 2(p-1).",
-        on_nodes(lambda r: (shortest(r, PHASES), "<", shortest(r, RING))),
+        on_nodes((*SHORTEST, PHASES), "<", (*SHORTEST, RING)),
         unless="steps inside a node that take as long as those between nodes",
         kind=GAIN,
     ),
     Claim(
         "For the shortest vector recursive doubling beats three phases: log2 m slow steps.",
-        emulated(lambda r: (shortest(r, "recursive doubling"), "<", shortest(r, PHASES))),
+        emulated((*SHORTEST, "recursive doubling"), "<", (*SHORTEST, PHASES)),
         unless="the processor's work for each message",
     ),
     Claim(
         "For the longest vector the flat ring beats three phases, which send all bytes over the "
         "bus of a node.",
-        on_nodes(lambda r: (longest(r, RING), "<", longest(r, PHASES))),
+        on_nodes((*LONGEST, RING), "<", (*LONGEST, PHASES)),
         unless="a bus that is much faster than the link between nodes",
         kind=LIMIT,
     ),
     Claim(
         "With a bus that is not slowed down, the two-level ring beats the flat ring for the "
         "longest vector.",
-        on_nodes(lambda r: (longest(r, "two-level ring", "free"), "<", longest(r, RING, "free"))),
+        on_nodes((*FREE, "two-level ring"), "<", (*FREE, RING)),
         unless="the processor's work inside a node",
     ),
     Claim(
         "For the longest vector no allreduce can be 1.5 times as fast as the flat ring.",
-        emulated(lambda r: (longest(r, RING), "<", r["points"][-1]["least_s"], 1.5)),
+        emulated((*LONGEST, RING), "<", ("points", -1, "least_s"), 1.5),
         unless="few nodes: the ring sends (p-1)/p m/(m-1) times the least bytes",
     ),
     Claim(
         "The bytes that leave a node, counted, equal the formulas.",
-        lambda r: known(r["counted_by_formula"], "<", 1, 1.0001),
+        (("counted_by_formula",), "<", 1, 1.0001),
         unless="p or m that is not a power of two",
     ),
     Claim(
         "The sizes from which the flat ring beats three phases and recursive doubling were "
         "predicted within a factor of 3.",
-        on_nodes(lambda r: known(crossing_error(r), "<", 1, 3)),
+        on_nodes(crossing_error, "<", 1, 3),
         unless="times that are almost equal over a range of sizes",
     ),
     Claim(
         "Where the prediction changes with k by more than a tenth, the time changes in the same "
         "direction.",
-        on_nodes(lambda r: known(other_trends(r), "<", 0.01)),
+        on_nodes(other_trends, "<", 0.01),
         unless="the processor's work, which falls with the number of messages",
     ),
     Claim(
         "Cases that are measured twice, against size and against k, take the same time both times: "
         "at most 1.25 times as long.",
-        emulated(lambda r: (repeated(r), "<", 1.0, 1.25)),
+        emulated(repeated, "<", 1.0, 1.25),
         unless="other work on the cores for a part of the run",
     ),
 )

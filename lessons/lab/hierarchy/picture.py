@@ -2,6 +2,7 @@
 
 import kit
 from kit import axes
+from kit.rows import level, ratio, scaled
 from lab.hierarchy.times import RING, SPLITS
 
 DOUBLING = "recursive doubling"
@@ -20,10 +21,6 @@ def scale(result: dict) -> float:
 
 def unit(result: dict) -> str:
     return f"time, {axes.clock(result['regime']['dilation'])}"
-
-
-def scaled(timing: dict, factor: float) -> dict:
-    return {key: factor * timing[key] for key in ("median_s", "low_s", "high_s")}
 
 
 def place(result: dict) -> str:
@@ -102,11 +99,8 @@ def draw_gain(axis, points: list[dict], name: str, number: int) -> None:
     """Medians' ratio; bars from the ratio of unlike ends of both spreads."""
     nbytes, style = [point["bytes"] for point in points], axes.style(number)
     pairs = [(point["measured"][RING], point["measured"][name]) for point in points]
-    gain = [ring["median_s"] / other["median_s"] for ring, other in pairs]
-    low = [g - ring["low_s"] / other["high_s"] for g, (ring, other) in zip(gain, pairs)]
-    high = [ring["high_s"] / other["low_s"] - g for g, (ring, other) in zip(gain, pairs)]
-    x = shifted(nbytes, number)
-    axis.errorbar(x, gain, [low, high], ls="none", capsize=3, label=name, **style)
+    gains = [ratio(ring, other) for ring, other in pairs]
+    axes.points(axis, shifted(nbytes, number), gains, label=name, **style)
     if min(point["predicted_s"][name] for point in points) > 0:
         forecast = [p["predicted_s"][RING] / p["predicted_s"][name] for p in points]
         axis.plot(nbytes, forecast, "--", color=style["color"], lw=1)
@@ -147,12 +141,11 @@ def draw_without_nodes(axis, points: list[dict], nbytes: int, factor: float) -> 
 
 def winner(by_k: list[dict], i: int) -> str:
     """The fastest for size number i in words, with all whose spreads meet its own."""
-    best = min((row["measured"][i] for row in by_k), key=lambda timing: timing["median_s"])
-    level = [row for row in by_k if row["measured"][i]["low_s"] <= best["high_s"]]
-    names = {row["algorithm"] for row in level}
+    first = level([row | {"timing": row["measured"][i]} for row in by_k], "timing")
+    names = {row["algorithm"] for row in first}
     if len(names) > 1:
-        return f"fastest marker: not clear, {len(level)} within the noise"
-    k = " or ".join(str(row["k"]) for row in level)
+        return f"fastest marker: not clear, {len(first)} within the noise"
+    k = " or ".join(str(row["k"]) for row in first)
     return f"fastest marker: {names.pop()}, k = {k}"
 
 

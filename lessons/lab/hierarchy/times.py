@@ -15,6 +15,7 @@ from math import exp, log
 import numpy as np
 
 import kit
+from kit.experiment import MOST_OWN, is_own
 from lab.hierarchy import node_links
 from lab.hierarchy.node_links import NodeLinks
 from refgf.comm.schedule import Algorithm, collective
@@ -29,7 +30,6 @@ SPLITS = {
     "log phases": hierarchical.log_phases,
     "two-level ring": hierarchical.two_level_ring,
 }
-OWN = 0.25  # of a time: from this share of the processor's own work on a row is marked
 
 
 def measure(run: kit.Run, nodes, algorithms: dict) -> dict:
@@ -99,17 +99,10 @@ def alternate(run: kit.Run, functions: dict, nbytes: int) -> dict[str, kit.Timin
     repeats = run.quick(2, 5, 15)
     calls = run.quick(1, 7 if nbytes <= 1 << 16 else 3 if nbytes <= 1 << 20 else 1)
     mine = {name: [] for name in functions}
-    for repeat in range(repeats + 1):
+    for _ in range(repeats + 1):
         for name, function in functions.items():
-            took_s = []
-            for _ in range(calls):
-                run.plain.Barrier()
-                start_s = run.clock()
-                function()
-                took_s.append(run.clock() - start_s)
-            if repeat:
-                mine[name].append(statistics.median(took_s))
-    return {name: run.slowest(seconds) for name, seconds in mine.items()}
+            mine[name].append(statistics.median(run.timed(function) for _ in range(calls)))
+    return {name: run.slowest(times_s[1:]) for name, times_s in mine.items()}
 
 
 def own_work(run: kit.Run, algorithms: dict, x: np.ndarray) -> dict[str, float]:
@@ -126,10 +119,10 @@ def show(run: kit.Run, points: list[dict], columns: int = 4) -> None:
         few = points[i : i + columns]
         rows = [[name, *(cell(p, name, scale) for p in few)] for name in few[0]["measured"]]
         run.table(["", *(kit.number_of_bytes(point["bytes"]) for point in few)], rows)
-    marked = any(share > OWN for point in points for share in point["own_share"].values())
+    marked = any(is_own(share) for point in points for share in point["own_share"].values())
     run.say("measured median (predicted)" + in_whose_time(run))
     if marked:
-        run.say(f"*: more than {OWN:.0%} is this processor's own work, which is not to scale")
+        run.say(f"*: more than {MOST_OWN:.0%} is this processor's own work, which is not to scale")
 
 
 def in_whose_time(run: kit.Run) -> str:
@@ -140,7 +133,7 @@ def in_whose_time(run: kit.Run) -> str:
 
 def cell(point: dict, name: str, scale: float) -> str:
     measured_s, forecast_s = point["measured"][name].median_s, point["predicted_s"][name]
-    mark = "*" if point["own_share"][name] > OWN else ""
+    mark = "*" * is_own(point["own_share"][name])
     return f"{kit.seconds(measured_s / scale)}{mark} ({kit.seconds(forecast_s / scale)})"
 
 

@@ -2,86 +2,68 @@
 
 from kit.claims import GAIN, LIMIT, NOISE, Claim, interval
 from kit.reveal import Reveal, Row
+from kit.rows import at, where
 from kit.words import percent
 
 
-def gain(result: dict, name: str, batch: int) -> dict | None:
+def gain(name: str, batch: int):
     """The paired difference in accuracy, in points, at the smallest (0) or largest (-1) batch."""
-    gains = [row for row in result["trained"]["gains"] if row["name"] == name]
-    found = sorted(gains, key=lambda row: row["batch"])
-    return interval(found[batch]["mean"], found[batch]["half"]) if found else None
 
+    def points(result: dict) -> dict | None:
+        found = where(result["trained"]["gains"], name=name)
+        row = at(sorted(found, key=lambda row: row["batch"]), batch)
+        return row and interval(row["mean"], row["half"])
 
-def gains(name: str, batch: int):
-    """Is this difference above 0?"""
-
-    def compare(result: dict):
-        found = gain(result, name, batch)
-        return found and (found, ">", 0.0)
-
-    return compare
-
-
-def costs(name: str, batch: int):
-    """Is this difference below 0?"""
-
-    def compare(result: dict):
-        found = gain(result, name, batch)
-        return found and (found, "<", 0.0)
-
-    return compare
+    return points
 
 
 def at_batch(result: dict, optimizer: str, batch: int, warm: bool = False) -> dict:
     """The row of a method at the smallest (0) or largest (-1) batch."""
-    found = [
-        row
-        for row in result["trained"]["rows"]
-        if (row["optimizer"], row["warm"]) == (optimizer, warm)
-    ]
+    found = where(result["trained"]["rows"], optimizer=optimizer, warm=warm)
     return sorted(found, key=lambda row: row["batch"])[batch]
 
 
-def large_against_small(result: dict) -> tuple:
-    large, small = (at_batch(result, "SGD", batch) for batch in (-1, 0))
-    return interval(large["mean"], large["half"]), "<", interval(small["mean"], small["half"])
+def sgd(batch: int):
+    """SGD's accuracy there, with its interval."""
+    return lambda r: interval(*(at_batch(r, "SGD", batch)[key] for key in ("mean", "half")))
 
 
+NORMS = "norms", -1
 RUNS = "the number of runs, the epochs and the rates that were tried"
 CLAIMS = (
     Claim(
         "In the same number of epochs the largest batch learns less than the smallest (SGD).",
-        large_against_small,
+        (sgd(-1), "<", sgd(0)),
         RUNS,
         kind=LIMIT,
     ),
     Claim(
         "At the smallest batch LARS is more accurate than SGD, each at its best rate.",
-        gains("LARS, without warm-up", 0),
+        (gain("LARS, without warm-up", 0), ">", 0.0),
         RUNS,
     ),
     Claim(
         "Without warm-up LARS is more accurate than SGD at the largest batch, each at its best "
         "rate.",
-        gains("LARS, without warm-up", -1),
+        (gain("LARS, without warm-up", -1), ">", 0.0),
         RUNS,
         kind=GAIN,
     ),
     Claim(
         "Once every rate is tuned, warm-up gains accuracy for SGD at the smallest batch.",
-        gains("warm-up, for SGD", 0),
+        (gain("warm-up, for SGD", 0), ">", 0.0),
         RUNS,
         expected=NOISE,
     ),
     Claim(
         "In so few steps warm-up costs SGD accuracy at the largest batch.",
-        costs("warm-up, for SGD", -1),
+        (gain("warm-up, for SGD", -1), "<", 0.0),
         RUNS,
         expected=NOISE,
     ),
     Claim(
         "In the larger network norms by slices take less time than all norms on each rank.",
-        lambda r: (r["norms"][-1]["times"]["slices"], "<", r["norms"][-1]["times"]["alone"]),
+        ((*NORMS, "times", "slices"), "<", (*NORMS, "times", "alone")),
         "the latency of the small allreduce, and cores that ranks share",
     ),
     Claim(

@@ -1,9 +1,9 @@
 """Steps with several groupings of the gradients, measured in turn and predicted: lessons 03, 09.
 
     bench = grouped_steps.bench(run, "resnet50")       a virtual accelerator around a gradient pool
+    bench = grouped_steps.replayed(run, resnet50(), backward_s, share=8)
     off = grouped_steps.without_exchange(run, bench)
     costs = grouped_steps.costs(run, bench)            T(m) of a call, from the link
-    found = grouped_steps.in_turn(run, bench, {name: exchange}, rounds)
     step_s = bench.predicted_s(groups, costs.call, overlap=True) + update_s
 
 All exchanges share one model, so memory is that of one rank's replica, and one step warms up.
@@ -17,6 +17,7 @@ import numpy as np
 
 import kit
 from kit import virtual
+from kit.replay import replay_backward, sizes_of
 from kit.reveal import COLUMNS
 from refgf import ops
 from refgf.comm import ring
@@ -28,7 +29,6 @@ from refgf.predict.timeline import predict
 from refgf.training.step import train_step
 
 SHORT = 256  # elements of a call that is nearly all latency
-MOST_OWN = 0.25  # a step with more of the processor's own work is marked
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,19 @@ def bench(run: kit.Run, network: str) -> Bench:
     title += run.quick(" at 1/8 of its width", "")
     gradients = [(t, 4 * elements) for t, elements in ready]
     return Bench(title, model.gradients, step, gradients, compute_s)
+
+
+def replayed(run: kit.Run, workload, backward_s: float, share: int) -> Bench:
+    """A backward pass of this length that is slept through, around a pool of smaller tensors."""
+    pool = Pool(sizes_of(workload, share), np.float32, run.xp.zeros)
+    ready_s = [t for t, _ in workload.gradients(backward_s)]
+    gradients = [(t, view.nbytes) for t, view in zip(ready_s, pool.views)]
+    size = f"each 1/{share} of its size" if share > 1 else "at full size"
+
+    def step(exchange) -> None:
+        replay_backward(exchange, ready_s)
+
+    return Bench(f"{workload.name}, {size}", pool, step, gradients, backward_s)
 
 
 def show_sizes(run: kit.Run, pool: Pool) -> None:
@@ -131,29 +144,6 @@ def own_line(run: kit.Run, pool: Pool, short_s: float) -> Line:
     return Line(max(0.0, short_s - link_here(run).a_s), all_s / pool.flat.nbytes)
 
 
-def own_share(groups, gradients, own: Line, step_s: float) -> float:
-    """The part of a step that its calls take of the processor."""
-    return sum(own(sum(gradients[i][1] for i in group)) for group in groups) / step_s
-
-
-def in_turn(run: kit.Run, bench: Bench, exchanges: dict, rounds: int) -> dict:
-    """{name: {"timing", "messages", "bytes"}} of steps, one of each exchange in every round.
-
-    In turn, because a slow moment of the machine then hits all of them. messages and bytes: sent
-    by this rank in a step.
-    """
-    seconds, counts = {name: [] for name in exchanges}, {}
-    for _ in range(rounds):
-        for name, exchange in exchanges.items():
-            run.comm.reset()
-            run.plain.Barrier()
-            start_s = run.clock()
-            bench.step(exchange)
-            seconds[name].append(run.clock() - start_s)
-            counts[name] = {"messages": run.comm.messages, "bytes": run.comm.bytes}
-    return {name: {"timing": run.slowest(seconds[name])} | counts[name] for name in exchanges}
-
-
-def marked(share: float) -> str:
-    """The table's note on a row whose time is the processor's."""
-    return "processor" if share > MOST_OWN else ""
+def own_s(groups, gradients, own: Line) -> float:
+    """Seconds that the calls of a step take of the processor."""
+    return sum(own(sum(gradients[i][1] for i in group)) for group in groups)

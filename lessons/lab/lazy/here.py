@@ -6,16 +6,19 @@ each call with cold caches, and compute slowly while it runs. These effects are 
 bytes, one call wins with overlap too, although it hides nothing.
 """
 
+import itertools
 import math
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 import kit
-from kit import axes, call_times, flow, images, rounding, step_times
-from kit.replay import Size, replay_backward, sizes_of, time_steps
-from lab.lazy import grouped_steps, latency_region, theta_sweep
+from kit import call_times, calls, flow, images, rounding, step_times
+from kit.calls import Kind
+from kit.replay import Size, replay_backward
+from lab.lazy import grouped_steps
+from lab.lazy.grouped_steps import Bench
+from lab.lazy.steps import KINDS, report, sweep
 from refgf.comm import direct, ring
 from refgf.comm.agreement import agree
 from refgf.comm.schedule import collective
@@ -23,6 +26,7 @@ from refgf.exchange.lazy import Theta
 from refgf.exchange.pool import Pool
 from refgf.papers.scaling.region import gain
 from refgf.papers.scaling.workloads import resnet50
+from refgf.predict.timeline import predict
 from refgf.training.step import require_same_parameters, train_step
 
 # bytes; both networks have about 1.5 MB of gradients here
@@ -117,33 +121,30 @@ def sweep_network(run: kit.Run, data, thetas, new_exchange) -> dict:
     run.section(f"{images.in_words(run)}: theta from 0 to infinity")
     model, count = images.model(run, data), run.quick(3, 13, 31)
     grouped_steps.show_sizes(run, model.gradients)
-    allreduce = collective(run.comm.Dup(), ring.allreduce)
-    n, batches = model.gradients.flat.size, list(images.steps(run, data, count))
+    batches = list(images.steps(run, data, count))
     timing, ready_s = step_times.without_exchange(run, model, batches)
-    queued = call_times.queued(run, [256, n // 64, n // 8, n], allreduce)
-    queued = call_times.line_of(run, queued)
-    in_steps, plain_s = call_times.line_in_steps(run, model, batches, queued, allreduce)
-    with_thread_s = call_times.compute_with_thread(run, model, batches, queued, allreduce)
-    share = call_times.kept_share(run, n, allreduce)
-    a, a_in_steps = kit.seconds(queued.a_s), kit.seconds(in_steps.a_s)
+    found = calls.measure(run, data, {"plain": Kind(), "overlapped": Kind(overlap=True)})
+    plain, share = found["plain"], found["overlapped"].kept_share
+    a, a_in_steps = kit.seconds(plain.queued(0)), kit.seconds(plain.seconds(0))
     run.say(f"A step without exchange takes {timing}.")
     run.say(f"The latency of a call is {a} in a series of calls and {a_in_steps} inside a step.")
     run.say(f"While a call runs, computing keeps {share:.0%} of its speed.")
+    nbytes = [view.nbytes for view in model.gradients.views]
+    each = itertools.cycle(batches)
 
-    def inputs(line, compute_s: float, kept_share: float = 0.0) -> theta_sweep.Inputs:
-        at_s = step_times.rescaled(ready_s, timing, compute_s)
-        gradients = [(t, view.nbytes) for t, view in zip(at_s, model.gradients.views)]
-        return theta_sweep.Inputs(gradients, line, compute_s, kept_share)
+    def step(exchange) -> None:
+        train_step(model, exchange, *next(each), rate=0.0)
 
-    kinds = {"plain": inputs(in_steps, plain_s), "overlapped": inputs(queued, with_thread_s, share)}
+    def predicted_s(groups, kind: str) -> float:
+        call = found[kind]
+        ready = list(zip(step_times.rescaled(ready_s, timing, call.compute_s), nbytes))
+        return predict(ready, groups, call.seconds, call.kept_share, call.compute_s).step_s
 
-    def time_one(exchange):
-        return time_steps(run, model, exchange, batches), count
-
-    new = partial(new_exchange, run, model.gradients)
-    rows = theta_sweep.sweep(run, thetas, new, time_one, kinds)
+    bench = Bench("", model.gradients, step, list(zip(ready_s, nbytes)), timing.median_s)
+    both = dict.fromkeys(KINDS, thetas)
+    rows = sweep(run, bench, both, new_exchange, predicted_s, count - 1, warmup=1)
     times = {"ready_s": ready_s, "compute_s": timing.median_s, "kept_share": share}
-    return theta_sweep.report(run, rows) | times
+    return {"rows": rows, "best": report(run, rows)} | times
 
 
 def sweep_resnet(run: kit.Run, new_exchange) -> dict:
@@ -155,24 +156,20 @@ def sweep_resnet(run: kit.Run, new_exchange) -> dict:
     )
     if share > 1:
         run.say(f"--quick sends a {share}th of each tensor.")
-    pool = Pool(sizes_of(resnet50(), share), np.float32, run.xp.zeros)
-    ready_s = [t for t, _ in resnet50().gradients(backward_s)]
-    gradients = [(t, view.nbytes) for t, view in zip(ready_s, pool.views)]
-    repeats, n = run.quick(1, 3, 5), pool.flat.size
+    bench = grouped_steps.replayed(run, resnet50(), backward_s, share)
+    n = bench.pool.flat.size
     sizes = [256, n // 1024, n // 256, n // 64, n // 8]
-    line = call_times.queued(run, sizes, collective(run.comm.Dup(), ring.allreduce))
+    call_s = call_times.queued(run, sizes, collective(run.comm.Dup(), ring.allreduce))
 
-    def time_one(exchange):
-        return run.time(lambda: replay_backward(exchange, ready_s), repeats, warmup=0), repeats
+    def predicted_s(groups, kind: str) -> float:
+        return bench.predicted_s(groups, call_s, kind == "overlapped")
 
     few = [RESNET_THETAS[i] for i in run.quick((1, 4, 7), (0, 3, 5, 7))]  # slow on a slow network
     thetas = run.options.theta or run.quick(few, few, RESNET_THETAS)
-    new = partial(new_exchange, run, pool)
-    replay_backward(new(math.inf, overlap=False), ready_s)  # allocates memory
-    plain = theta_sweep.Inputs(gradients, line, backward_s)
-    kinds = {"plain": plain, "overlapped": replace(plain, kept_share=1.0)}
-    rows = theta_sweep.sweep(run, thetas, new, time_one, kinds)
-    return theta_sweep.report(run, rows) | {"compute_s": backward_s}
+    bench.step(new_exchange(run, bench.pool, math.inf, overlap=False))  # allocates memory
+    both = dict.fromkeys(KINDS, thetas)
+    rows = sweep(run, bench, both, new_exchange, predicted_s, run.quick(1, 3, 5))
+    return {"rows": rows, "best": report(run, rows), "compute_s": backward_s}
 
 
 def sum_small_tensors(run: kit.Run, line, new_exchange) -> dict:
@@ -210,25 +207,3 @@ def learn(run: kit.Run, train, held_out, theta) -> dict:
     run.say(f"{rows[-1]['seconds']:.1f} s of training; the same parameters on all ranks:")
     run.say(f"{digest[:16]}...")
     return {"epochs": rows, "theta": theta}
-
-
-def draw(result: dict) -> dict:
-    """Step against theta for the small network, for ResNet-50's gradients, and the map of links."""
-    title = "Lesson 03 on this machine as it is: how long should gradients wait for each other?"
-    figure, panels = axes.frame(title, 1, 2)
-    titles = {
-        "sweep": f"{result['trained']} on images, computed",
-        "resnet50": "ResNet-50's 161 gradients, replayed",
-    }
-    names = {"plain": "no overlap", "overlapped": "overlap"}
-    kinds = {kind: (names[kind], axes.COLOURS[i]) for i, kind in enumerate(names)}
-    for axis, (key, title) in zip(panels, titles.items()):
-        rows = result[key]["rows"]
-        calls = [str(row["calls"]) for row in rows]
-        axes.against_theta(axis, rows, kinds, result[key]["compute_s"], "no exchange", calls)
-        axis.tick_params(axis="x", rotation=45)
-        axis.set_ylim(0, 1.6 * axis.get_ylim()[1])  # room for the legend
-        axis.set(title=title, xlabel="theta (above it: number of calls)")
-    here = {"this run": (result["ranks"], result["fit"]["a_s"], result["fit"]["b_s_per_byte"])}
-    region = latency_region.draw(here, max(2, result["ranks"]))
-    return {"": axes.finish(figure, *panels), "region": region}

@@ -5,11 +5,11 @@ from itertools import product
 import numpy as np
 
 import kit
+from kit.oracle import exchanged, require_bits, vectors
 from kit.replay import sizes_of
 from refgf.comm import direct, ring
-from refgf.device import to_host
 from refgf.exchange.pool import Pool
-from refgf.oracle.definitions import direct_allreduce, lazy_allreduce, lazy_calls, same_bits
+from refgf.oracle.definitions import direct_allreduce, lazy_allreduce, lazy_calls
 from refgf.papers.scaling.workloads import resnet50
 
 THETAS = 0, 2**10, 2**14, float("inf")
@@ -21,26 +21,17 @@ def check(run: kit.Run, new_exchange) -> None:
     run.section("The oracle")
     pool = Pool(sizes_of(resnet50(), 256)[:24], np.float32, run.xp.zeros)
     sizes = [spec.shape[0] for spec in pool.specs]
-    xs = [
-        np.random.default_rng(rank).standard_normal(pool.flat.size).astype(np.float32)
-        for rank in range(run.size)
-    ]
+    xs = vectors(run, pool.flat.size)
     exactly = 4 * sizes[0]  # the bytes of the first gradient: not greater than theta, so it waits
     for theta, (algorithm, order) in product((*THETAS, exactly), ALGORITHMS):
-        pool.flat[:] = run.array(xs[run.rank])
         exchange = new_exchange(run, pool, theta, False, algorithm, check=True)
-        for i in range(len(sizes)):
-            exchange.ready(i)
-        exchange.finish()
+        got = exchanged(run, pool, exchange, xs[run.rank])
         calls = [(call.start, call.stop) for call in exchange.lazy.calls]
-        got = to_host(pool.flat)
-        wanted = lazy_allreduce(xs, sizes, theta, order=order)[run.rank]
         where = f"lazy {order} allreduce on rank {run.rank}, theta {theta}"
         require_calls(where, calls, lazy_calls(sizes, 4, theta))
-        if not same_bits(got, wanted):
-            raise AssertionError(f"{where}: got other bits; wanted the definition's")
-        if order == "direct" and not same_bits(got, direct_allreduce(xs)[run.rank]):
-            raise AssertionError(f"{where}: got bits that depend on theta; wanted the same")
+        require_bits(where, got, lazy_allreduce(xs, sizes, theta, order=order)[run.rank])
+        if order == "direct":
+            require_bits(where, got, direct_allreduce(xs)[run.rank], "for every theta")
     run.say("theta: bytes that may wait. ring: lesson 01's allreduce. direct: adds in rank order.")
     run.say(
         f"{len(THETAS) + 1} values of theta, each with ring and with direct: calls and bits are as"

@@ -1,23 +1,36 @@
-"""Lesson 03's figures of the emulated cluster: steps against theta, gains elsewhere, links."""
+"""Lesson 03's figures: steps against theta, gains elsewhere, and a map of links."""
 
 import math
 
+import numpy as np
+
 import kit
 from kit import axes
-from lab.lazy import latency_region, predicted_places
-from lab.lazy.claims import level
+from kit.rows import at, best, level, ratio, scaled
+from kit.words import count
+from lab.lazy import predicted_places
 from lab.lazy.steps import KINDS
 from refgf.cluster import like as clusters
+from refgf.papers.scaling.published import INFINIBAND, TEN_GIGABIT
+from refgf.papers.scaling.region import latency_of_gain
+from refgf.papers.scaling.workloads import resnet50
 from refgf.predict.cost import Link, ring_line
 
 AGAIN = (
     "Lesson 07 measures ResNet-50 again in float16, with the whole stack; lesson 09 in float32, "
     "with groups computed from such times. So eager calls lose by other factors there."
 )
+ONE_NODE = 4  # ranks: a published line for as few is that of a bus, not of the network
+GAINS = ((1.5, 0.15), (3, 0.3))  # and the shade of the region in which one call gains more
+NOTE = """Predicted: the sums of ResNet-50's {} gradients on {} ranks, without overlap.
+A point: the alpha and beta of its allreduce, T(m) = 2(p-1) alpha + 2(p-1)/p beta m.
+MG-WFBP's T(m) are published fits from 32 kB to 2 MB: their rates need not be the links'."""
 
 
 def draw(result: dict) -> dict:
     """Step against theta, the gain in other places, and a map of links."""
+    if "rows" not in result:
+        return draw_here(result)
     k = result["regime"]["dilation"]
     title = "Lesson 03: lazy allreduce. How long should gradients wait for each other?"
     figure, (curves, gains) = axes.frame(title, 1, 2, (axes.WIDTH_INCHES, 5.5))
@@ -26,25 +39,21 @@ def draw(result: dict) -> dict:
     cluster = clusters.parse(result["regime"]["cluster"], "")
     p = max(2, result["ranks"])
     line = ring_line(p, Link(cluster.latency_s, 1 / cluster.rate))
-    region = latency_region.draw({cluster.name: (p, line.a_s, line.b_s_per_byte)}, p)
+    region = draw_region({cluster.name: (p, line.a_s, line.b_s_per_byte)}, p)
     return {"": axes.finish(figure, curves, gains, below=AGAIN), "region": region}
 
 
 def gain_here(result: dict) -> dict | None:
     """What this run has measured of eager calls and the best theta; None without eager calls."""
-    timed = [row for row in result["rows"] if row["overlapped"]]
-    eager = next((row for row in timed if float(row["theta"]) == 0), None)
-    if eager is None:
+    eager, fastest = at(result["rows"], {"theta": 0}), best(result["rows"], "overlapped")
+    if not eager or not eager["overlapped"]:
         return None
-    best = min(timed, key=lambda row: row["overlapped"]["median_s"])
-    over, under = eager["overlapped"], best["overlapped"]
-    opposite = {"median_s": "median_s", "low_s": "high_s", "high_s": "low_s"}
     return {
         "title": result["network"],
         "cluster": result["regime"]["like"],
         "ranks": result["ranks"],
-        "gain": {key: over[key] / under[other] for key, other in opposite.items()},
-        "predicted": eager["predicted"]["overlapped"] / best["predicted"]["overlapped"],
+        "gain": ratio(eager["overlapped"], fastest["overlapped"]),
+        "predicted": eager["predicted"]["overlapped"] / fastest["predicted"]["overlapped"],
     }
 
 
@@ -63,7 +72,7 @@ def fastest_in_words(calls: list[int]) -> str:
     """calls: of the fastest step and of those within its noise."""
     *others, most = sorted(calls)
     if not others:
-        return f"fastest: {most} call{'s' * (most > 1)} a step"
+        return f"fastest: {count(most, 'call')} a step"
     return f"fastest, a tie: {', '.join(map(str, others))} and {most} calls"
 
 
@@ -73,7 +82,7 @@ def draw_steps(axis, result: dict, k: float) -> None:
         style = axes.style(number) | {"ms": 9 - 4 * number, "label": f"{name}, measured"}
         timed = [row for row in result["rows"] if row[kind]]
         x = [place(float(row["theta"]), thetas) for row in timed]
-        timings = [{key: row[kind][key] / k for key in row[kind]} for row in timed]
+        timings = [scaled(row[kind], 1 / k) for row in timed]
         axes.measured(axis, x, timings, **style)
         predicted = [1e3 * t / k for t in result["fine"][kind]]
         label = f"{name}, predicted"
@@ -101,3 +110,77 @@ def draw_steps(axis, result: dict, k: float) -> None:
         ylabel=f"a training step, {axes.clock(k)}",
         ylim=(0, top),
     )
+
+
+# ---- this machine as it is ----
+
+
+def draw_here(result: dict) -> dict:
+    """Step against theta for the small network, for ResNet-50's gradients, and the map of links."""
+    title = "Lesson 03 on this machine as it is: how long should gradients wait for each other?"
+    figure, panels = axes.frame(title, 1, 2)
+    titles = {
+        "sweep": f"{result['trained']} on images, computed",
+        "resnet50": "ResNet-50's 161 gradients, replayed",
+    }
+    kinds = {kind: (name, axes.COLOURS[i]) for i, (kind, name) in enumerate(KINDS.items())}
+    for axis, (key, title) in zip(panels, titles.items()):
+        rows = result[key]["rows"]
+        calls = [str(row["calls"]) for row in rows]
+        axes.against_theta(axis, rows, kinds, result[key]["compute_s"], "no exchange", calls)
+        axis.tick_params(axis="x", rotation=45)
+        axis.set_ylim(0, 1.6 * axis.get_ylim()[1])  # room for the legend
+        axis.set(title=title, xlabel="theta (above it: number of calls)")
+    here = {"this run": (result["ranks"], result["fit"]["a_s"], result["fit"]["b_s_per_byte"])}
+    region = draw_region(here, max(2, result["ranks"]))
+    return {"": axes.finish(figure, *panels), "region": region}
+
+
+# ---- a map of links: where one call is much faster than eager calls ----
+
+
+def draw_region(lines: dict, size: int):
+    """A figure: borders of the gains for `size` ranks, and the links of fitted allreduces.
+
+    lines: {name: (ranks, a_s, b_s_per_byte)}, besides two published clusters
+    """
+    title = "Lesson 03: on which links is one call faster than eager calls?"
+    figure, (axis,) = axes.frame(title, 1, 1, size=(axes.WIDTH_INCHES, 6))
+    rates = np.logspace(8, 11.5, 50) / 8  # bytes/s
+    tensors = resnet50().tensors
+    nbytes = 4 * sum(tensor.elements for tensor in tensors)
+    for number, (wanted, shade) in enumerate(GAINS):
+        alpha = 1e6 * np.array(
+            [latency_of_gain(wanted, len(tensors), nbytes, size, 1 / rate) for rate in rates]
+        )
+        colour = axes.COLOURS[number]
+        axis.loglog(
+            8e-9 * rates, alpha, color=colour, label=f"above: eager calls / one call > {wanted}"
+        )
+        axis.fill_between(8e-9 * rates, alpha, 1e5, color=colour, alpha=shade)
+    for machine in (TEN_GIGABIT, INFINIBAND):
+        fitted = size if size in machine.lines and size > ONE_NODE else 16
+        line = machine.lines[fitted]
+        lines = lines | {machine.name: (fitted, line.a_s, line.b_s_per_byte)}
+    highest = 3000
+    for number, (name, (p, a_s, b_s_per_byte)) in enumerate(lines.items(), len(GAINS)):
+        rate, alpha = fitted_link(p, a_s, b_s_per_byte)
+        link = f"{8e-9 * rate:.3g} Gbit/s, {1e6 * alpha:.3g} us"
+        label, style = f"{name}, fitted on {p} ranks: {link}", axes.style(number)
+        axis.plot(8e-9 * rate, 1e6 * alpha, ls="none", ms=10, label=label, **style)
+        highest = max(highest, 2e6 * alpha)
+    axis.set(
+        title=NOTE.format(len(tensors), size),
+        xlabel="rate of a link, 1 / beta, Gbit/s",
+        ylabel="latency of a message, alpha, us",
+        ylim=(0.3, highest),
+    )
+    axis.title.set_fontsize(axes.TEXT_POINTS)
+    return axes.finish(figure, axis, computed=True)
+
+
+def fitted_link(p: int, a_s: float, b_s_per_byte: float) -> tuple[float, float]:
+    """(bytes/s, alpha of a message) from a + b m of a ring allreduce; nan for one rank or b = 0."""
+    if p == 1 or not b_s_per_byte:
+        return float("nan"), float("nan")
+    return 2 * (p - 1) / p / b_s_per_byte, a_s / (2 * (p - 1))

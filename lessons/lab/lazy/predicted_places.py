@@ -7,6 +7,7 @@ the cluster's own time. Nothing is measured.
 import kit
 from kit import axes
 from kit.regime import goodput_of
+from kit.rows import SPREAD, at
 from refgf.cluster import like as clusters
 from refgf.papers.mgwfbp.merge import exact_merge, greedy_merge
 from refgf.papers.scaling.scaling import best_theta
@@ -56,21 +57,14 @@ def row(network: str, cluster: str, names) -> dict:
     return place | {"steps_s": steps_s, "compute_s": compute_s}
 
 
-def predicted(result: dict, network: str, cluster: str, name: str):
-    """Seconds of a predicted step; None if the result has none."""
-    for place in result.get("elsewhere", []):
-        if (place["network"], place["cluster"]) == (network, cluster):
-            return place["steps_s"][name]
-
-
-def compared(left, relation: str, right, factor: float = 1.0):
-    """A claim's comparison; None if a side has not been measured."""
-    return None if left is None or right is None else (left, relation, right, factor)
+def predicted(network: str, cluster: str, name: str) -> tuple:
+    """Where a result has the seconds of this predicted step, as a claim looks them up."""
+    return "elsewhere", {"network": network, "cluster": cluster}, "steps_s", name
 
 
 def either(result: dict, measured, place: tuple, names: tuple):
     """Two timings if this run has measured both, else what is predicted for this place."""
-    predictions = [predicted(result, *place, name) for name in names]
+    predictions = [at(result, *predicted(*place, name)) for name in names]
     return predictions if None in measured else measured
 
 
@@ -85,7 +79,7 @@ def draw_gain(axis, places: list[dict], name: str, here: dict | None) -> None:
     if here:
         place = here["title"], here["cluster"]
         places = [row for row in places if (row["title"], row["cluster"]) != place]
-        middle, low, high = (here["gain"][key] for key in ("median_s", "low_s", "high_s"))
+        middle, low, high = (here["gain"][key] for key in SPREAD)
         spread, top = [[middle - low], [high - middle]], max(high, here["predicted"])
         style = {"color": axes.COLOURS[1], "capsize": 4, "label": "measured"}
         axis.bar(label_of(here), middle, yerr=spread, **style)

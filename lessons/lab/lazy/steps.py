@@ -9,7 +9,9 @@ from functools import partial
 
 import kit
 from kit import images
+from kit.experiment import in_turn, processor
 from lab.lazy import grouped_steps, predicted_places
+from lab.lazy.grouped_steps import Bench
 from refgf.predict.timeline import lazy
 
 MI = 2**20
@@ -19,8 +21,8 @@ OVERLAPPED = {  # thetas in bytes
 }
 PLAIN = {"resnet50": [0, MI, 16 * MI, math.inf], "alexnet": [0, math.inf]}
 UNITS = {"KiB": 2**10, "MiB": MI, "GiB": 2**30}
-FINE = [0, *(2.0**k for k in range(14, 28)), math.inf]  # thetas that are only predicted
 KINDS = {"plain": "no overlap", "overlapped": "overlap"}
+FINE = [0, *(2.0**k for k in range(14, 28)), math.inf]  # thetas that are only predicted
 
 
 def theta_bytes(text: str) -> float:
@@ -45,37 +47,21 @@ def measure(run: kit.Run, new_exchange) -> dict:
     costs = grouped_steps.costs(run, bench)
     update_s = max(0.0, off.median_s - bench.compute_s)
 
-    def predicted_s(theta, overlap: bool) -> float:
-        groups = lazy(bench.gradients, theta)
-        return bench.predicted_s(groups, costs.call, overlap) + update_s
+    def predicted_s(groups, kind: str) -> float:
+        return bench.predicted_s(groups, costs.call, kind == "overlapped") + update_s
 
     given = run.options.theta
     thetas = {
-        False: given or run.quick([0, math.inf], PLAIN[network]),
-        True: given or run.quick([0, 2**16, math.inf], OVERLAPPED[network]),
+        "plain": given or run.quick([0, math.inf], PLAIN[network]),
+        "overlapped": given or run.quick([0, 2**16, math.inf], OVERLAPPED[network]),
     }
-    agreed = [(overlap, theta) for overlap in thetas for theta in thetas[overlap]]
-    new = partial(new_exchange, run, bench.pool)
-    exchanges = {(o, theta): new(theta, overlap=o) for o, theta in agreed}
-    found = grouped_steps.in_turn(run, bench, exchanges, run.quick(2, 2, 7))
-    rows = []
-    for theta in sorted({theta for _, theta in agreed}):
-        row = {"theta": theta, "own_share": {}}
-        row["predicted"] = {kind: predicted_s(theta, kind == "overlapped") for kind in KINDS}
-        for kind in KINDS:
-            one = found.get((kind == "overlapped", theta))
-            row[kind] = one and one["timing"]
-            if one:
-                made = len(exchanges[kind == "overlapped", theta].lazy.calls)  # in the last step
-                row |= {"calls": made, "messages": one["messages"], "bytes": one["bytes"]}
-                groups, step_s = lazy(bench.gradients, theta), one["timing"].median_s
-                share = grouped_steps.own_share(groups, bench.gradients, costs.own, step_s)
-                row["own_share"][kind] = share
-        rows.append(row)
-    for exchange in exchanges.values():
-        exchange.close()
-    best = report(run, rows)
-    fine = {kind: [predicted_s(t, kind == "overlapped") for t in FINE] for kind in KINDS}
+    rows = sweep(run, bench, thetas, new_exchange, predicted_s, run.quick(2, 2, 7))
+    for row in rows:
+        groups, timed = lazy(bench.gradients, row["theta"]), filter(row.get, KINDS)
+        own_s = grouped_steps.own_s(groups, bench.gradients, costs.own)
+        row["own_share"] = {kind: own_s / row[kind].median_s for kind in timed}
+    best, groups = report(run, rows), [lazy(bench.gradients, theta) for theta in FINE]
+    fine = {kind: [predicted_s(each, kind) for each in groups] for kind in KINDS}
     return {
         "network": bench.title,
         "rows": rows,
@@ -88,53 +74,75 @@ def measure(run: kit.Run, new_exchange) -> dict:
     }
 
 
+# ---- a step for each theta, here and in lab/lazy/here.py ----
+
+
+def sweep(
+    run: kit.Run, bench: Bench, thetas: dict, new_exchange, predicted_s, rounds: int, warmup=0
+) -> list[dict]:
+    """A row for each theta: calls, messages, bytes, and times measured and predicted. Collective.
+
+    thetas        {kind: its thetas}
+    new_exchange  (run, pool, theta, overlap) -> exchange
+    predicted_s   (groups, kind) -> seconds of a step
+    """
+    exchanges = {
+        (kind, theta): new_exchange(run, bench.pool, theta, overlap=kind == "overlapped")
+        for kind in KINDS
+        for theta in thetas[kind]
+    }
+    steps = {name: partial(bench.step, exchange) for name, exchange in exchanges.items()}
+    found, rows = in_turn(run, steps, rounds, warmup), []
+    for theta in sorted({theta for _, theta in exchanges}):
+        groups = lazy(bench.gradients, theta)
+        row = {"theta": theta, "calls": len(groups)} | dict.fromkeys(KINDS)
+        row["predicted"] = {kind: predicted_s(groups, kind) for kind in KINDS}
+        for kind in KINDS:
+            if (kind, theta) in found:
+                one = found[kind, theta]
+                row |= {kind: one["timing"], "messages": one["messages"], "bytes": one["bytes"]}
+                assert len(groups) == len(exchanges[kind, theta].lazy.calls)  # of the last step
+        rows.append(row)
+    for exchange in exchanges.values():
+        exchange.close()
+    return rows
+
+
 def report(run: kit.Run, rows: list[dict]) -> dict:
     """Print the rows in the cluster's time. -> the best theta of each kind, measured, predicted"""
-    k = run.regime.dilation
-
-    def cells(row):
+    k, emulated = run.regime.dilation, run.regime.like is not None
+    calls = "A step in the cluster's time; calls" if emulated else "calls"
+    run.say(f"{calls}: allreduce calls in a step, 2(p-1) messages each.")
+    table = []
+    for row in rows:
         times = []
         for kind in KINDS:
             times.append(row[kind].divided(k) if row[kind] else "-")
             times.append(kit.seconds(row["predicted"][kind] / k))
-        mark = grouped_steps.marked(max(row["own_share"].values()))
-        return [kit.threshold(row["theta"]), row["calls"], *times, mark]
-
-    run.say("A step in the cluster's time; calls: allreduce calls in a step, 2(p-1) messages each.")
-    header = ["theta", "calls", "no overlap", "predicted", "overlap", "predicted", "note"]
-    run.table(header, [cells(row) for row in rows])
-    best = {}
-    for kind, name in KINDS.items():
-        timed = [row for row in rows if row[kind]]
-        pairs = [(row["predicted"][kind], row[kind].median_s) for row in timed]
-        run.say(f"{name}: {kit.errors_in_words(pairs)}")
-        measured = min(timed, key=lambda row: row[kind].median_s)
-        predicted = min(timed, key=lambda row: row["predicted"][kind])
-        best[kind] = {"measured": measured["theta"], "predicted": predicted["theta"]}
-        names = [kit.threshold(theta) for theta in best[kind].values()]
-        ratio = timed[0][kind].median_s / measured[kind].median_s
-        run.say(f"    best theta: {names[0]} measured, {names[1]} predicted;")
-        first = kit.threshold(timed[0]["theta"])
-        run.say(f"    theta = {first} takes {ratio:.2f} times as long")
-    slowest = max(row[kind].median_s for row in rows for kind in KINDS if row[kind])
-    run.say(f"The slowest of these steps took {kit.seconds(slowest)} on this machine.")
+        last = processor(*row["own_share"].values()) if emulated else row["bytes"]
+        table.append([kit.threshold(row["theta"]), row["calls"], *times, last])
+    times = ["no overlap", "predicted", "overlap", "predicted"]
+    run.table(["theta", "calls", *times, "note" if emulated else "bytes of rank 0"], table)
+    best = {kind: best_of(run, rows, kind) for kind in KINDS}
+    if emulated:
+        slowest_s = max(row[kind].median_s for row in rows for kind in KINDS if row[kind])
+        run.say(f"The slowest of these steps took {kit.seconds(slowest_s)} on this machine.")
     return best
 
 
-# ---- what claims compare: values of a result, None where this run has not measured them ----
-
-
-def timing(result: dict, kind: str, theta="best", network: str = "ResNet-50"):
-    """The timing of a step with this theta, or of the fastest step."""
-    if theta == "predicted":
-        theta = result.get("best", {kind: {"predicted": 0}})[kind]["predicted"]
-    rows = [row for row in result.get("rows", []) if row[kind] and result["network"] == network]
-    if theta == "best":
-        return min((row[kind] for row in rows), key=lambda t: t["median_s"], default=None)
-    return next((row[kind] for row in rows if float(row["theta"]) == float(theta)), None)
-
-
-def sent_bytes(result: dict, theta):
-    """Bytes that rank 0 sends in a step."""
-    rows = result.get("rows", [])
-    return next((row["bytes"] for row in rows if float(row["theta"]) == float(theta)), None)
+def best_of(run: kit.Run, rows: list[dict], kind: str) -> dict:
+    """Print and return the best theta of this kind, as measured and as predicted."""
+    timed = [row for row in rows if row[kind]]
+    pairs = [(row["predicted"][kind], row[kind].median_s) for row in timed]
+    run.say(f"{KINDS[kind]}: {kit.errors_in_words(pairs)}")
+    measured = min(timed, key=lambda row: row[kind].median_s)
+    predicted = min(timed, key=lambda row: row["predicted"][kind])
+    names = [kit.threshold(row["theta"]) for row in (measured, predicted, timed[0])]
+    ratio = timed[0][kind].median_s / measured[kind].median_s
+    run.say(f"    best theta: {names[0]} measured, {names[1]} predicted;")
+    run.say(f"    theta = {names[2]} takes {ratio:.2f} times as long")
+    level = [row for row in timed if row[kind].low_s <= measured[kind].high_s]
+    ties = [kit.threshold(row["theta"]) for row in level if row is not measured]
+    if ties:
+        run.say(f"    within its noise: {', '.join(ties)}")
+    return {"measured": measured["theta"], "predicted": predicted["theta"]}

@@ -6,12 +6,9 @@ ratio of times is that of a GPU cluster: latency is shared memory's, and bytes c
 
 from dataclasses import dataclass
 
-import numpy as np
-
 import kit
-from kit.replay import replay_backward, sizes_of
+from lab.lazy import grouped_steps
 from lab.lazy.grouped_steps import Bench
-from refgf.exchange.pool import Pool
 from refgf.papers.scaling.workloads import densenet201, resnet50
 
 SHARE = 8  # 1/8 of the bytes on 1 Gbit/s take as long as all bytes on 8 Gbit/s
@@ -36,14 +33,7 @@ def bench(run: kit.Run, name: str) -> Bench:
     """A replayed backward pass around a pool of smaller tensors."""
     network, share = NETWORKS[name], run.options.share or run.quick(256, SHARE)
     backward_s = run.quick(0.02, network.backward_s)
-    size = f"each 1/{share} of its size" if share > 1 else "at full size"
-    pool = Pool(sizes_of(network.workload, share), np.float32, run.xp.zeros)
-    ready_s = [t for t, _ in network.workload.gradients(backward_s)]
-    run.say(f"{network.workload.name}, {size}: the ranks sleep for {backward_s} s of backward,")
+    bench = grouped_steps.replayed(run, network.workload, backward_s, share)
+    run.say(f"{bench.title}: the ranks sleep for {backward_s} s of backward,")
     run.say("an assumption, divided among the layers in proportion to flops.")
-    gradients = [(t, view.nbytes) for t, view in zip(ready_s, pool.views)]
-
-    def step(exchange) -> None:
-        replay_backward(exchange, ready_s)
-
-    return Bench(f"{network.workload.name}, {size}", pool, step, gradients, backward_s)
+    return bench

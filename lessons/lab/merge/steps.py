@@ -6,9 +6,11 @@ shows the cluster's, divided by the dilation.
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import kit
 from kit import call_times, virtual
+from kit.experiment import in_turn, processor
 from lab.lazy import grouped_steps, predicted_places
 from lab.lazy.grouped_steps import SHORT, Bench
 from lab.merge import greedy_misses, here
@@ -118,7 +120,8 @@ def measure_network(run: kit.Run, bench: Bench, name: str, new_exchange) -> dict
         kind: new_exchange(run, bench.pool, Theta(theta) if theta is not None else Groups(tuple(g)))
         for kind, theta, g in tried
     }
-    found = grouped_steps.in_turn(run, bench, exchanges, run.quick(1, 2, 7))
+    tries = {kind: partial(bench.step, exchange) for kind, exchange in exchanges.items()}
+    found = in_turn(run, tries, run.quick(1, 2, 7))
     rows = []
     for kind, theta, groups in tried:
         require_calls(run, bench.pool, exchanges[kind], groups, found[kind])
@@ -126,7 +129,7 @@ def measure_network(run: kit.Run, bench: Bench, name: str, new_exchange) -> dict
         step_s = found[kind]["timing"].median_s
         row = {"name": kind, "theta": theta, "calls": len(groups)} | found[kind]
         row["predicted_s"] = bench.predicted_s(groups, line) + update_s
-        row["own_share"] = grouped_steps.own_share(groups, gradients, own, step_s)
+        row["own_share"] = grouped_steps.own_s(groups, gradients, own) / step_s
         rows.append(row)
     report(run, rows, off)
     return {
@@ -162,7 +165,7 @@ def report(run: kit.Run, rows: list[dict], off: kit.Timing) -> None:
             row["timing"].divided(k),
             kit.seconds(row["predicted_s"] / k),
             f"{100 * (row['predicted_s'] / row['timing'].median_s - 1):+.0f} %",
-            grouped_steps.marked(row["own_share"]),
+            processor(row["own_share"]),
         ]
         for row in rows
     ]
@@ -200,16 +203,3 @@ def which_theta(run: kit.Run, gradients, line, k: float) -> dict:
         "exact_s": exact_s,
         "counts": counts,
     }
-
-
-# ---- what claims compare: values of a result, None where this run has not measured them ----
-
-
-def timing(result: dict, name: str, network: str = "ResNet-50"):
-    """The timing of a step with this exchange; "best theta": the fastest of the sweep."""
-    found = [n for n in result["networks"].values() if n["title"] == network]
-    rows = found[0]["rows"] if found and result["regime"]["like"] != "this-machine" else []
-    if name == "best theta":
-        swept = [row["timing"] for row in rows if row["theta"] is not None]
-        return min(swept, key=lambda t: t["median_s"], default=None)
-    return next((row["timing"] for row in rows if row["name"] == name), None)

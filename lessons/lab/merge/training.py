@@ -86,12 +86,13 @@ def line_of(run: kit.Run, elements: int):
 def in_turn(run: kit.Run, flows: dict, steps: list) -> dict:
     """{grouping: {"timing", "loss"}}. In turn: a slow moment of the machine hits all of them."""
     seconds, losses = {name: [] for name in flows}, {}
+
+    def step(name: str, each: GradientFlow, batch) -> None:
+        losses[name] = each.step(*batch, rate=RATE)
+
     for batch in steps:
         for name, each in flows.items():
-            run.plain.Barrier()
-            start_s = run.clock()
-            losses[name] = each.step(*batch, rate=RATE)
-            seconds[name].append(run.clock() - start_s)
+            seconds[name].append(run.timed(step, name, each, batch))
     return {
         name: {
             "timing": run.slowest(seconds[name][SKIP:]),

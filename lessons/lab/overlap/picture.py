@@ -98,19 +98,9 @@ def shares(axis, found: dict) -> None:
     for row in rows:  # --theta may give others than the curve has
         places.setdefault(theta_of(row), len(places))
     for row in rows:
-        middle, low, high = (
-            PERCENT * row["hidden"][key] / row["hideable_s"]
-            for key in ("median_s", "low_s", "high_s")
-        )
-        axis.errorbar(
-            places[theta_of(row)],
-            middle,
-            [[middle - low], [high - middle]],
-            ls="none",
-            capsize=3,
-            label="measured" if row is rows[0] else None,
-            **axes.style(0),
-        )
+        look = axes.style(0) | {"label": "measured" if row is rows[0] else None}
+        at, percent = [places[theta_of(row)]], PERCENT / row["hideable_s"]
+        axes.points(axis, at, [row["hidden"]], percent, **look)
     hidden = [PERCENT * at["hidden_s"] / at["hideable_s"] for at in curve]
     dashed = {"ls": "--", "color": axes.PREDICTED}  # an errorbar too, for the legend's order
     axis.errorbar(range(len(curve)), hidden, label="predicted", **dashed)

@@ -26,6 +26,8 @@ import numpy as np
 
 import kit
 from kit import virtual
+from kit.experiment import MOST_OWN, is_own
+from kit.rows import at
 from refgf.exchange.lazy import Theta
 from refgf.machine.timeline import Event, Timeline, gather
 from refgf.predict.cost import ring_line
@@ -36,7 +38,6 @@ NETWORK, WIRE = "alexnet", np.float16
 EAGER, ONE_CALL = 0, math.inf  # theta: a call per gradient, one call a step
 CURVE = [EAGER, *(2**k for k in range(14, 29, 2)), ONE_CALL]
 KINDS = {"sequential": "no overlap", "overlapped": "overlap"}
-TOO_MUCH = 0.25  # of a step: above, the row is the processor's
 
 
 def measure(run: kit.Run) -> tuple[dict, dict]:
@@ -117,8 +118,7 @@ def backward_left(chart: list[dict[str, list[Event]]]) -> float:
 
 def row_of(result: dict, theta: float) -> dict | None:
     """The row of this theta in the lesson's JSON; None where it was not measured."""
-    rows = result.get("steps", {}).get("rows", ())
-    return next((row for row in rows if float(row["theta"]) == theta), None)
+    return at(result, "steps", "rows", {"theta": theta})
 
 
 # ---- the prediction ----
@@ -154,15 +154,9 @@ def with_work(line: Callable, work_s_per_byte: float) -> Callable:
 def compared(row: dict, alone: kit.Timing, work_s: float, window_s: float) -> dict:
     """What can be hidden, what is hidden, and the share of the processor's own work."""
     on, calls = row["overlapped"], row["communication"]
-    hidden = kit.Timing(
-        calls.median_s - (on.median_s - alone.median_s),
-        calls.low_s - (on.high_s - alone.low_s),
-        calls.high_s - (on.low_s - alone.high_s),
-        on.repeats,
-    )
     return {
         "hideable_s": min(calls.median_s, window_s),
-        "hidden": hidden,
+        "hidden": calls - (on - alone),
         "own_share": {kind: work_s / row[kind].median_s for kind in KINDS},
     }
 
@@ -183,12 +177,12 @@ def show(run: kit.Run, found: dict) -> None:
                     row[kind].divided(factor),
                     kit.seconds(row["predicted"][kind] / factor),
                     row[kind],
-                    f"{'processor, ' if share > TOO_MUCH else ''}{100 * share:.0f} %",
+                    f"{'processor, ' * is_own(share)}{100 * share:.0f} %",
                 ]
             )
     run.table(["", "step on the cluster", "predicted", "on this machine", "own work"], table)
     run.say(found["errors"])
-    run.say(f"own work: casts and sums of this processor; above {TOO_MUCH:.0%} they decide the row")
+    run.say(f"own work: casts and sums of this processor; above {MOST_OWN:.0%} they decide the row")
     run.say("\nWhat can be hidden, and what is hidden, in the cluster's time:")
     run.table(
         ["", "communication", "backward left", "can be hidden", "hidden", "share", "predicted"],

@@ -17,36 +17,25 @@ def median_error(result: dict, model: str) -> float:
     return statistics.median(errors(result, model))
 
 
-def bottleneck(result: dict, network: str, index: int) -> list[str]:
-    """The bottlenecks on the map of a network at the slowest (0) or fastest (-1) link."""
-    return result["map"]["bottlenecks"][network][index]
-
-
 def network_cells(result: dict, network: str) -> int:
     """Cells of the map of links and batches that wait for the network."""
     return sum(row.count("network") for row in result["map"]["bottlenecks"][network])
 
 
-def share_at(result: dict, network: str, images: int) -> float:
-    """Share of a step's time, on a V100, in layers that flops limit."""
-    return result["layers"]["shares"][network][f"V100, {images} images"]
-
-
-def largest_step_error(result: dict, how: str) -> float | None:
+def largest_step_error(how: str):
     """Of the steps that kernels (roofline) and rings predict together, on all numbers of ranks."""
-    ratios = [
-        row["predicted_s"]["roofline"][how] / row["measured_s"][how]["median_s"]
-        for row in result.get("composed", [])
-    ]
-    return max((abs(ratio - 1) for ratio in ratios), default=None)
+
+    def error(result: dict) -> float | None:
+        ratios = [
+            row["predicted_s"]["roofline"][how] / row["measured_s"][how]["median_s"]
+            for row in result.get("composed", [])
+        ]
+        return max((abs(ratio - 1) for ratio in ratios), default=None)
+
+    return error
 
 
-def composed(result: dict, how: str, relation: str, limit: float) -> tuple | None:
-    """Compares that error with a limit; None: one rank sends nothing."""
-    error = largest_step_error(result, how)
-    return None if error is None else (error, relation, limit)
-
-
+SHARES = "layers", "shares", "AlexNet"  # of a step's time in layers that flops limit
 ALMOST = 0.95  # of the images/s with the base's link (chosen)
 MODELS, BLOCKING, OVERLAPPED = ("roofline", "perceptrons"), "one after another", "overlapped"
 CLAIMS = (
@@ -69,7 +58,7 @@ CLAIMS = (
     ),
     Claim(
         "Larger batches give flops more of AlexNet's time on a V100, and memory less.",
-        lambda r: (share_at(r, "AlexNet", 64), ">", share_at(r, "AlexNet", 1)),
+        ((*SHARES, "V100, 64 images"), ">", (*SHARES, "V100, 1 images")),
         "nothing: both are computed",
     ),
     Claim(
@@ -80,12 +69,12 @@ CLAIMS = (
     Claim(
         "Roofline and rings together predict steps on 2, 4 and 8 ranks within 30 %, where rings "
         "follow backward.",
-        lambda r: composed(r, BLOCKING, "<", 0.3),
+        (largest_step_error(BLOCKING), "<", 0.3),
         "ranks that wait for a core",
     ),
     Claim(
         "Where rings overlap backward, the prediction misses by more than 20 %: they share cores.",
-        lambda r: composed(r, OVERLAPPED, ">", 0.2),
+        (largest_step_error(OVERLAPPED), ">", 0.2),
         "a core for each communication thread",
     ),
 )

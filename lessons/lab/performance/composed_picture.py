@@ -19,9 +19,8 @@ def draw(rows: list[dict]) -> dict:
     ranks = [row["ranks"] for row in rows]
     for axis, (how, title) in zip(panels, TITLES.items()):
         timings = [row["measured_s"][how] for row in rows]
-        middle = [axes.MS * timing["median_s"] for timing in timings]
-        style = {"color": axes.COLOURS[2], "marker": "D", "capsize": 3, "label": "measured"}
-        axis.errorbar(range(len(ranks)), middle, axes.spread_ms(timings), **style)
+        style = {"color": axes.COLOURS[2], "ls": "-", "label": "measured"}
+        axes.measured(axis, range(len(ranks)), timings, "D", **style)
         for name, style in MODELS.items():
             found = [axes.MS * row["predicted_s"][name][how] for row in rows]
             axis.plot(range(len(ranks)), found, "--", label=f"predicted, {name}", **style)

@@ -2,32 +2,17 @@
 
 from kit.claims import GAIN, LIMIT, NOISE, Claim
 from kit.reveal import Reveal, Row
+from kit.rows import at
 from kit.words import percent
 from lab.precision import loss_scales
 from lab.precision.rounding import DIRECT, RING
 from lab.precision.times import SHORT
 
 PAIRS = 10  # that an interval of accuracies needs
-
-
-def wires(kind: str, relation: str, factor: float = 1.0):
-    """float16's seconds of this kind ("exchange", "own") against float32's."""
-
-    def compare(result: dict):
-        steps = result["times"]["steps"]
-        return steps["float16"][kind], relation, steps["float32"][kind], factor
-
-    return compare
-
-
-def short_call(relation: str, factor: float):
-    """The shortest call in float16 against the one in float32."""
-
-    def compare(result: dict):
-        row = result["times"]["calls"][str(SHORT)]
-        return row["float16"], relation, row["float32"], factor
-
-    return compare
+HALF, FULL = (("times", "steps", wire) for wire in ("float16", "float32"))
+CALL = "times", "calls", str(SHORT)
+ZERO = "scales", "rows"  # the share of the gradients that become zero with each loss scale
+LOST = "learning", "lost"
 
 
 def growth(result: dict):
@@ -38,61 +23,38 @@ def growth(result: dict):
     return many[RING] / few[RING], ">", many[DIRECT] / few[DIRECT], 0.8 * predicted
 
 
-def noise(factor: float):
-    """The noise of the largest batch against the ring's rounding error of its gradient."""
-
-    def compare(result: dict):
-        _, row = largest_batch(result)
-        return row["noise"], ">", row[RING], factor
-
-    return compare
+def of_largest_batch(name: str):
+    """The noise of the largest batch, or a rounding error of its gradient."""
+    return lambda result: largest_batch(result)[1][name]
 
 
-def lost(scale: float, relation: str, other: float, factor: float):
-    """The shares of the gradients that become zero with two loss scales."""
+def accuracy(name: str):
+    """The interval of the final accuracy minus float32's, if there were enough pairs."""
 
-    def compare(result: dict):
-        share = {float(key): row["zero"] for key, row in result["scales"]["rows"].items()}
-        return share[scale], relation, share[other], factor
+    def points(result: dict) -> dict | None:
+        enough = (at(result, "learning", "pairs") or 0) >= PAIRS
+        return at(result, "learning", "differences", name) if enough else None
 
-    return compare
-
-
-def lost_in_training(result: dict):
-    """The share of the norm that the lowest scale loses, against the share of the gradients."""
-    lost = (result["learning"] or {}).get("lost")
-    return lost and (lost["norm"], "<", lost["zero"], 0.5)
-
-
-def accuracy(name: str, relation: str, points: float):
-    """The interval of the final accuracy minus float32's against so many points."""
-
-    def compare(result: dict):
-        found = result["learning"]
-        if not found or found["pairs"] < PAIRS:
-            return None
-        return found["differences"][name], relation, points
-
-    return compare
+    return points
 
 
 CLAIMS = (
     Claim(
         "The exchange of a step takes at most 0.65 times as long in float16.",
-        wires("exchange", "<", 0.65),
+        ((*HALF, "exchange"), "<", (*FULL, "exchange"), 0.65),
         "casts that take longer than the bytes saved, or latency",
         kind=GAIN,
     ),
     Claim(
         f"In a call of {SHORT} gradients float16 saves less than a tenth.",
-        short_call(">", 0.9),
+        ((*CALL, "float16"), ">", (*CALL, "float32"), 0.9),
         "a link on which even such a message takes longer than its latency",
         kind=LIMIT,
         expected=NOISE,
     ),
     Claim(
         "Without a network float16 loses: casts take longer than the copied bytes that they save.",
-        wires("own", ">"),
+        ((*HALF, "own"), ">", (*FULL, "own")),
         "a processor that casts faster than it copies",
     ),
     Claim(
@@ -102,28 +64,28 @@ CLAIMS = (
     ),
     Claim(
         "The noise of the largest batch is over 100 times the ring's rounding error of its sum.",
-        noise(100),
+        (of_largest_batch("noise"), ">", of_largest_batch(RING), 100),
         "more images in the batch, or more ranks in the ring",
     ),
     Claim(
         "A loss scale of 2^12 loses less than a tenth of the gradients that no scale loses.",
-        lost(loss_scales.GOOD, "<", 1.0, 0.1),
+        ((*ZERO, str(loss_scales.GOOD), "zero"), "<", (*ZERO, "1.0", "zero"), 0.1),
         "gradients all of which float16 can hold",
     ),
     Claim(
         "float16 with a dynamic scale ends less than 1.5 points of accuracy below float32.",
-        accuracy(loss_scales.DYNAMIC, ">", -1.5),
+        (accuracy(loss_scales.DYNAMIC), ">", -1.5),
         "more skipped steps, or fewer epochs",
     ),
     Claim(
         "float16 with a scale of 2^-16 ends less than 1.5 points below float32, too.",
-        accuracy(loss_scales.LOW, ">", -1.5),
+        (accuracy(loss_scales.LOW), ">", -1.5),
         "a scale so low that the lost gradients carry most of the norm",
     ),
     Claim(
         "In training with a scale of 2^-16, the lost gradients' share of the norm is less than "
         "half their share of the count.",
-        lost_in_training,
+        ((*LOST, "norm"), "<", (*LOST, "zero"), 0.5),
         "gradients of equal size, or a scale that loses nearly all",
     ),
 )

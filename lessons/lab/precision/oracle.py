@@ -3,11 +3,11 @@
 import numpy as np
 
 import kit
+from kit.oracle import require_bits
 from lab.precision import loss_scales
 from refgf.comm import direct, ring
-from refgf.device import to_host
 from refgf.oracle import definitions
-from refgf.oracle.definitions import same_bits, scaled_allreduce
+from refgf.oracle.definitions import scaled_allreduce
 
 
 def check(run: kit.Run, gradients: list[np.ndarray], half_allreduce) -> None:
@@ -24,12 +24,7 @@ def check(run: kit.Run, gradients: list[np.ndarray], half_allreduce) -> None:
             mine = run.array(gradients[run.rank].copy())
             half_allreduce(run, mine, scale, algorithm)
             wanted = scaled_allreduce(gradients, scale, allreduce=definition)[run.rank]
-            got = to_host(mine)
-            if not same_bits(got, wanted):
-                i = int(np.flatnonzero(got.view(np.uint32) != wanted.view(np.uint32))[0])
-                raise AssertionError(
-                    f"{definition.__name__} of float16 on rank {run.rank}, scale {scale}, element "
-                    f"{i} of {got.size}: got {got[i].item()!r}; wanted {wanted[i].item()!r}"
-                )
+            where = f"{definition.__name__} of float16 on rank {run.rank}, scale {scale}"
+            require_bits(where, mine, wanted)
     run.say("float16 on the wire, with and without a loss scale, ring and direct:")
     run.say("a real batch's gradients have the bits of the definition.")

@@ -3,6 +3,7 @@
 import numpy as np
 
 from kit import axes
+from kit.rows import ratio
 from lab.precision import loss_scales, times
 from lab.precision.rounding import DIRECT, RING
 
@@ -65,11 +66,11 @@ def draw_calls(axis, found: dict) -> None:
     for number, (kind, label) in enumerate({"float16": "ring", times.DIRECT: "direct"}.items()):
         points = [ratio(row[kind], row["float32"]) for row in calls.values()]
         at = [n * SHIFT**number for n in lengths]
-        with_bars(axis, at, points, **axes.style(number), label=label, ls="none")
+        axes.points(axis, at, points, **axes.style(number), label=label)
     steps = found["steps"]
     memory = ratio(steps["float16"]["own"], steps["float32"]["own"])
-    style = axes.style(4) | {"label": "all, in memory, no network", "ls": "none"}
-    with_bars(axis, [found["elements"]], [memory], **style)
+    style = axes.style(4) | {"label": "all, in memory, no network"}
+    axes.points(axis, [found["elements"]], [memory], **style)
     if all(row["predicted_s"] for row in calls.values()):
         predicted = [
             r["predicted_s"]["float16"] / r["predicted_s"]["float32"] for r in calls.values()
@@ -88,28 +89,9 @@ def draw_calls(axis, found: dict) -> None:
     axis.set_xticks(ticks, [axes.power(n, 2) for n in ticks])
 
 
-def ratio(timing: dict, to: dict) -> tuple[float, float, float]:
-    """(median, lowest, highest) of a ratio of two timings."""
-    return (
-        timing["median_s"] / to["median_s"],
-        timing["low_s"] / to["high_s"],
-        timing["high_s"] / to["low_s"],
-    )
-
-
 def draw_predicted(axis, x, y, label: str | None = "predicted") -> None:
     """A dashed line; an errorbar, so that the legend names it after the points."""
     axis.errorbar(x, y, ls="--", color=axes.PREDICTED, label=label)
-
-
-def with_bars(axis, x, points, horizontal: bool = False, **style) -> None:
-    """Points (middle, low, high) with error bars."""
-    middle = [point[0] for point in points]
-    spread = [[m - low for m, low, _ in points], [high - m for m, _, high in points]]
-    if horizontal:
-        axis.errorbar(middle, x, xerr=spread, capsize=3, **style)
-    else:
-        axis.errorbar(x, middle, spread, capsize=3, **style)
 
 
 def draw_rounding(rounding: dict, noise: dict):
@@ -135,9 +117,8 @@ def draw_rounding(rounding: dict, noise: dict):
     names = {RING: f"rounding, {RING}", DIRECT: f"rounding, {DIRECT}", "noise": "noise"}
     for number, (name, label) in enumerate(names.items()):
         rows = [row[name] for row in noise["rows"].values()]
-        points = [(row["median_s"], row["low_s"], row["high_s"]) for row in rows]
         at = [n * SHIFT ** (number == 1) for n in images]
-        with_bars(spread, at, points, **axes.style(number), label=label, ls="none")
+        axes.points(spread, at, rows, **axes.style(number), label=label)
     falls = [row["extrapolated"]["median_s"] for row in noise["rows"].values()]
     draw_predicted(spread, images, falls, "noise, predicted: 1 / root of the batch")
     spread.set(
@@ -213,8 +194,7 @@ def draw_learning(learning: dict):
     figure, (points, scale) = axes.frame(title, 1, 2)
     found = learning["differences"]
     if all(found.values()):  # one pair has no interval
-        values = [(row["median_s"], row["low_s"], row["high_s"]) for row in found.values()]
-        with_bars(points, range(len(values)), values, True, **axes.style(0), ls="none")
+        axes.points(points, range(len(found)), found.values(), across=True, **axes.style(0))
     else:
         middle = {"xycoords": "axes fraction", "ha": "center", "va": "center"}
         middle["bbox"] = {"facecolor": "white", "edgecolor": "none"}

@@ -18,6 +18,7 @@ import numpy as np
 
 import kit
 from kit import flow, images, rounding, trials
+from kit.rows import summary
 from refgf.comm import direct, ring
 from refgf.device import to_host
 from refgf.exchange.lazy import Theta
@@ -95,7 +96,7 @@ def noise(run: kit.Run, data) -> dict:
             done = moment
             found.append(noise_and_rounding(run, gradients_of(run, data, stack.model)))
     rows = {
-        k: {name: over_moments([moment[k][name] for moment in found]) for name in found[0][k]}
+        k: {name: summary(moment[k][name] for moment in found) for name in found[0][k]}
         for k in found[0]
     }
     run.say(f"after {', '.join(map(str, moments))} steps; ring and direct over k ranks")
@@ -167,11 +168,6 @@ def rounding_error(gradients: np.ndarray, allreduce) -> float:
     exact = gradients.sum(axis=0, dtype=np.float64)
     got = definitions.scaled_allreduce(list(gradients), SCALE, allreduce=allreduce)[0]
     return rounding.rms(got - exact) / rounding.rms(exact)
-
-
-def over_moments(values: list[float]) -> dict:
-    """Median and range over the moments of the training."""
-    return {"median_s": statistics.median(values), "low_s": min(values), "high_s": max(values)}
 
 
 def in_words(value: dict) -> str:

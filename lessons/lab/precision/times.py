@@ -23,6 +23,7 @@ import numpy as np
 
 import kit
 from kit import flow, images, step_times, virtual
+from kit.experiment import processor
 from refgf import ops
 from refgf.comm import direct, ring
 from refgf.comm.schedule import collective
@@ -40,7 +41,6 @@ SHORT, LONG = 256, 2**22  # elements of the shortest and the longest call
 LENGTHS = (SHORT, 2**12, 2**16, 2**20, LONG)
 IN_A_ROW = {SHORT: 20, 2**12: 20, 2**16: 10}  # calls of a repeat: one short call is too short
 DRAWN = 2**16  # random gradients, repeated
-TOO_MUCH = 0.25  # of a step: above, the row is the processor's
 
 
 def measure(run: kit.Run, data) -> dict:
@@ -54,7 +54,7 @@ def measure(run: kit.Run, data) -> dict:
         call_s = link and predicted_call_s(run, n, itemsize, link, own[name].median_s / n)
         rows[name] = {
             "step": step,
-            "exchange": added(step, off),
+            "exchange": step - off,
             "bytes": sent,
             "predicted_s": link and off.median_s + call_s,
             "own": own[name],
@@ -115,12 +115,6 @@ def scale_of(wire) -> LossScale:
     return LossScale(SCALE if wire else 1.0)
 
 
-def added(step: kit.Timing, off: kit.Timing) -> kit.Timing:
-    """What the exchange adds to a step: the difference of the medians, with both spreads."""
-    low_s, high_s = step.low_s - off.high_s, step.high_s - off.low_s
-    return kit.Timing(step.median_s - off.median_s, low_s, high_s, step.repeats)
-
-
 def in_memory(run: kit.Run, n: int) -> dict:
     """{wire: Timing} of a ring's work on n gradients without a network; all ranks at once."""
     comm, x = InstantComm(run.rank, run.size), run.xp.empty(n, np.float32)
@@ -128,17 +122,17 @@ def in_memory(run: kit.Run, n: int) -> dict:
     drawn = run.array(drawn)
     sums = {name: collective(comm, ring.allreduce, wire) for name, wire in WIRES.items()}
     mine = {name: [] for name in sums}
-    for repeat in range(1 + run.quick(2, 2, 5)):
-        for name, allreduce in sums.items():
+
+    def work(name: str) -> None:
+        sums[name](x)
+        ops.unscale(x, 1 / scale_of(WIRES[name]).scale)
+
+    for _ in range(1 + run.quick(2, 2, 5)):
+        for name in sums:
             for block in chunks(n, DRAWN):
                 x[block] = drawn[: block.stop - block.start]
-            run.plain.Barrier()
-            start_s = run.clock()
-            allreduce(x)
-            ops.unscale(x, 1 / scale_of(WIRES[name]).scale)
-            if repeat:  # the first one allocates
-                mine[name].append(run.clock() - start_s)
-    return {name: run.slowest(seconds) for name, seconds in mine.items()}
+            mine[name].append(run.timed(work, name))
+    return {name: run.slowest(times_s[1:]) for name, times_s in mine.items()}  # the first allocates
 
 
 def time_calls(run: kit.Run, n: int) -> dict:
@@ -169,7 +163,7 @@ def show(run: kit.Run, found: dict) -> None:
     """The two tables, in the emulated cluster's time."""
     factor, rows = run.regime.dilation, found["steps"]
     run.say(
-        f"{found['elements']:,} gradients; a step without exchange: {timing(found['off'], factor)}"
+        f"{found['elements']:,} gradients; a step without exchange: {found['off'].divided(factor)}"
     )
     run.table(
         ["on the wire", "bytes of rank 0", "step", "predicted", "exchange", "own", "here"],
@@ -177,17 +171,17 @@ def show(run: kit.Run, found: dict) -> None:
             [
                 name,
                 f"{row['bytes']:,}",
-                timing(row["step"], factor),
+                row["step"].divided(factor),
                 "" if row["predicted_s"] is None else kit.seconds(row["predicted_s"] / factor),
                 kit.seconds(row["exchange"].median_s / factor),
-                f"{row['own_share']:.0%}" + " processor" * (row["own_share"] > TOO_MUCH),
+                f"{row['own_share']:.0%} {processor(row['own_share'])}".rstrip(),
                 kit.seconds(row["step"].median_s),
             ]
             for name, row in rows.items()
         ],
     )
     run.say("own: the exchange without a network, the processor's part, as a share of the step")
-    memory = ", ".join(f"{name} {timing(row['own'], factor)}" for name, row in rows.items())
+    memory = ", ".join(f"{name} {row['own'].divided(factor)}" for name, row in rows.items())
     run.say(f"without a network: {memory}")
     if factor != 1:
         run.say("here: the step in this machine's time")
@@ -204,10 +198,5 @@ def row_of_calls(row: dict, factor: float) -> list[str]:
     for name in WIRES:
         predicted_s = row["predicted_s"] and row["predicted_s"][name]
         predicted = kit.seconds(predicted_s / factor) if predicted_s else ""
-        cells += [timing(row[name], factor), predicted]
+        cells += [str(row[name].divided(factor)), predicted]
     return [*cells, f"{row['float16'].median_s / row['float32'].median_s:.2f}"]
-
-
-def timing(measured: kit.Timing, factor: float) -> str:
-    """A Timing of this machine in the emulated cluster's time."""
-    return str(measured.divided(factor))

@@ -2,6 +2,7 @@
 
 from kit.claims import GAIN, LIMIT, Claim
 from kit.reveal import Reveal, Row
+from kit.rows import at
 from kit.words import number_of_bytes, seconds, times
 
 RING, OWN, SHARED = "ring", "MPI's own", "no messages"
@@ -27,22 +28,22 @@ def bytes_per_latency(result: dict):
     return later[-1]["measured"][RING], "<", first["measured"][RING], 4.0
 
 
+def measured(name: str, index: int):
+    """The timing of this call for the shortest (0) or the longest (-1) vector."""
+    return lambda result: at(point(result, index), "measured", name)
+
+
 def against_mpi(index: int, relation: str, factor: float = 1.0):
-    """The ring against MPI's own call."""
-
-    def compare(result: dict):
-        measured = point(result, index)["measured"]
-        compared = OWN in measured and curve(result)["ranks"] > 1
-        return (measured[RING], relation, measured[OWN], factor) if compared else None
-
-    return compare
+    """The ring against MPI's own call, which sends something."""
+    compared = measured(RING, index), relation, measured(OWN, index), factor
+    return lambda result: compared if curve(result)["ranks"] > 1 else None
 
 
 def shared_memory(result: dict):
     """Ranks of one node without messages against the ring, for the shortest vector."""
-    found = [c for c in result["curves"].values() if SHARED in c["points"][0]["measured"]]
-    measured = found and found[-1]["points"][0]["measured"]
-    return measured and (measured[SHARED], "<", measured[RING]) or None
+    shortest = [each["points"][0]["measured"] for each in result["curves"].values()]
+    found = [timings for timings in shortest if SHARED in timings]
+    return (found[-1][SHARED], "<", found[-1][RING]) if found else None
 
 
 def busy_beta(result: dict):

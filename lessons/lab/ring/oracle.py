@@ -3,6 +3,7 @@
 import numpy as np
 
 import kit
+from kit.oracle import require_bits, vectors
 from refgf.comm import direct
 from refgf.comm.replay import replay
 from refgf.device import to_host
@@ -22,17 +23,12 @@ def sizes(p: int) -> list[int]:
     return [1000, p + 1, p - 1, 1, 0]
 
 
-def vectors(n: int, p: int) -> list[np.ndarray]:
-    """A random float32 vector for each rank."""
-    return [np.random.default_rng([n, r]).standard_normal(n).astype(np.float32) for r in range(p)]
-
-
 def check(run: kit.Run, allreduce) -> None:
     """Raise ValueError at the first difference; the message says what the definition wants."""
     p, rank = run.size, run.rank
     run.section("The oracle")
     for n in sizes(p):
-        xs = vectors(n, p)
+        xs = vectors(run, n, n)
         x = run.array(xs[rank].copy())
         run.comm.reset()
         allreduce(x)
@@ -75,10 +71,9 @@ def order(s: int, p: int) -> str:
 def check_shared_memory(run: kit.Run, allreduce: SharedMemory) -> None:
     """Through shared memory the bits are those of `direct`."""
     for n in (0, 1, run.size + 1, 100_000):
-        xs = vectors(n, run.size)
+        xs = vectors(run, n, n)
         x = xs[run.rank].copy()
         allreduce(x)
         steps = [direct.allreduce(r, run.size, n) for r in range(run.size)]
-        if not same_bits(x, replay(steps, xs)[run.rank]):
-            where = f"shared-memory allreduce of {n} elements on rank {run.rank}"
-            raise AssertionError(f"{where}: got other bits; wanted those of direct")
+        where = f"shared-memory allreduce of {n} elements on rank {run.rank}"
+        require_bits(where, x, replay(steps, xs)[run.rank], "direct's")

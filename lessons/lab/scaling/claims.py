@@ -2,6 +2,7 @@
 
 from kit.claims import GAIN, LIMIT, Claim
 from kit.reveal import Reveal, Row
+from kit.rows import at
 from lab.scaling.far import IB
 from lab.scaling.models import CONTENTION, IN_ORDER, ROUND_ROBIN, TCP
 from lab.scaling.points import efficiency, short
@@ -27,18 +28,15 @@ def technique(name: str, relation: str = "<", factor: float = 1.0):
 
     def compare(result: dict):
         found = steps(result)
-        names = list(found)
-        if name not in names:
-            return None
-        return found[name], relation, found[names[names.index(name) - 1]], factor
+        before = dict(zip(list(found)[1:], found.values()))
+        return found.get(name), relation, before.get(name), factor
 
     return compare
 
 
-def doubled(result: dict):
-    """The step without overlap on all ranks and on half of them."""
-    both = [steps(result, back).get(RING) for back in (1, 2)]
-    return (both[0], ">", both[1]) if all(both) else None
+def eager(back: int):
+    """The step without overlap on all ranks (1) or on half of them (2)."""
+    return lambda result: steps(result, back).get(RING)
 
 
 def on_2048(result: dict) -> dict:
@@ -62,17 +60,15 @@ def inside(result: dict, number: int):
     return min(published / low, high / published), ">", 1
 
 
-def by_simgrid(group: str, name: str, relation: str, factor: float):
-    """The comparison of SimGrid's seconds on its largest number of ranks with the closed form's."""
+def simgrid(group: str, name: str):
+    """SimGrid's seconds on its largest number of ranks over those of the closed form."""
 
-    def compare(result: dict):
-        models = result.get("models", {})
-        if not models.get(group):
-            return None
-        p, seconds = max(models[group][name].items(), key=lambda pair: int(pair[0]))
-        return seconds, relation, models["closed_s"][p], factor
+    def over(result: dict) -> float | None:
+        seconds = at(result, "models", group, name)
+        p = max(seconds, key=int) if seconds else None
+        return seconds and seconds[p] / result["models"]["closed_s"][p]
 
-    return compare
+    return over
 
 
 CLAIMS = (
@@ -99,7 +95,7 @@ CLAIMS = (
     ),
     Claim(
         "Without overlap a step on all ranks takes longer than on half of them.",
-        doubled,
+        (eager(1), ">", eager(2)),
         unless="one rank more or less: a rank sends 2(p-1)/p of its gradients",
     ),
     Claim(
@@ -125,24 +121,24 @@ CLAIMS = (
     ),
     Claim(
         "PREDICTED: with a link for each node, contention adds less than 1 % to the formula.",
-        by_simgrid("links", CONTENTION, "<", 1.01),
+        (simgrid("links", CONTENTION), "<", 1.0, 1.01),
         unless="a ring whose neighbours share a link",
     ),
     Claim(
         "PREDICTED: calibrated TCP takes more than 1.2 times the formula on the most ranks.",
-        by_simgrid("links", TCP, ">", 1.2),
+        (simgrid("links", TCP), ">", 1.0, 1.2),
         unless="few ranks, whose latencies are little of an allreduce",
     ),
     Claim(
         "PREDICTED on a fat tree with half the links up: in the order of the nodes the ring takes "
         "less than 1.05 times the formula, because one message leaves each switch.",
-        by_simgrid("tree", IN_ORDER, "<", 1.05),
+        (simgrid("tree", IN_ORDER), "<", 1.0, 1.05),
         unless="the routes of the tree",
     ),
     Claim(
         "PREDICTED there: with the ranks dealt round robin over the switches the formula is more "
         "than 20 % too low, because all nodes of a switch share half as many links up.",
-        by_simgrid("tree", ROUND_ROBIN, ">", 1.2),
+        (simgrid("tree", ROUND_ROBIN), ">", 1.0, 1.2),
         unless="as many links up as down",
     ),
 )

@@ -16,7 +16,6 @@ import kit
 from kit import layers
 from kit.record import machine as facts_of_machine
 from refgf.comm.topology import nodes
-from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
 from refgf.predict.cost import ring_line
@@ -29,7 +28,7 @@ from refgf.papers.scaling.workloads import alexnet
 
 # elements of ping-pongs: a traffic shaper does not delay the first quarter of a megabyte
 LENGTHS = (1, 256, 16_384, 1_048_576)
-IMAGES, SEED = 4, 1
+IMAGES = 4
 
 
 def measured(run: kit.Run, points) -> Machine | None:
@@ -96,14 +95,8 @@ def half_round_trip_s(run: kit.Run, peer: int, n: int) -> float:
 def layer_times(run: kit.Run) -> tuple:
     """((layer, forward_s, backward_s), ...) of the full AlexNet on one rank: medians of steps."""
     network = AlexNet(1000, workspace=Workspace(run.xp))
-    pools = [Pool(network.tensors, np.float32, run.xp.zeros) for _ in range(2)]
-    network.bind(*(pool.views for pool in pools))
-    network.initialize(SEED)
-    random = np.random.default_rng(SEED)
-    shape = (IMAGES, *network.image_shape)
-    images = run.array(random.standard_normal(shape, dtype=np.float32))
-    labels = random.integers(0, 1000, IMAGES)
-    steps = [events_of_step(network, images, labels, run.clock) for _ in range(4)]
+    data = layers.random_batch(run, network, IMAGES)
+    steps = [events_of_step(network, *data, run.clock) for _ in range(4)]
     steps = steps[1:]  # the first step allocates memory
     seconds = np.median([np.diff([0.0, *(at_s for _, at_s in step)]) for step in steps], axis=0)
     times_s, _ = layers.by_layer([event for event, _ in steps[0]], seconds)

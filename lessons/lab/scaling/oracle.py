@@ -1,14 +1,12 @@
 """The ring of lesson 08 against the definition on fewer ranks, and its formula on more."""
 
-import numpy as np
-
 import kit
+from kit.oracle import require_bits, vectors
 from lab.scaling import rank_subset
 from lab.scaling.points import sizes
 from refgf.comm import ring
 from refgf.comm.schedule import collective
-from refgf.device import to_host
-from refgf.oracle.definitions import ring_allreduce, ring_traffic, same_bits
+from refgf.oracle.definitions import ring_allreduce, ring_traffic
 from refgf.papers.scaling.simulate import from_schedules
 from refgf.predict.cost import Link, ring_allreduce_s
 
@@ -30,12 +28,11 @@ def check_subset(run: kit.Run) -> None:
     """The ring on these ranks gives the definition's bits and sends the definition's messages."""
     p, rank = run.size, run.rank
     for n in (0, p - 1, 1000):
-        everybody = [np.random.default_rng([n, r]).standard_normal(n, np.float32) for r in range(p)]
-        x, messages, nbytes = run.array(everybody[rank].copy()), run.comm.messages, run.comm.bytes
+        xs = vectors(run, n, n)
+        x, messages, nbytes = run.array(xs[rank].copy()), run.comm.messages, run.comm.bytes
         collective(run.comm, ring.allreduce)(x)
         place = f"ring allreduce of {n} elements on rank {rank} of {p}"
-        if not same_bits(to_host(x), ring_allreduce(everybody)[rank]):
-            raise AssertionError(f"{place}: got other bits than defined")
+        require_bits(place, x, ring_allreduce(xs)[rank])
         wanted, elements = ring_traffic(n, p, rank)
         got = run.comm.messages - messages, run.comm.bytes - nbytes
         if got != (wanted, 4 * elements):

@@ -72,9 +72,8 @@ def draw_curves(axis, points: list[dict]) -> None:
         name, style = last["name"], style_of(last["name"])
         found = [(p, row) for p in points for row in p["rows"] if row["name"] == name]
         off = [p["off"] for p, _ in found]
-        middle, errors = bars.efficiencies(off, [row["timing"] for _, row in found])
-        ranks = [p["ranks"] for p, _ in found]
-        axis.errorbar(ranks, middle, errors, ls="none", capsize=3, label=short(name), **style)
+        percents = bars.efficiencies(off, [row["timing"] for _, row in found])
+        axes.points(axis, [p["ranks"] for p, _ in found], percents, label=short(name), **style)
         curve = last.get("curve_s") or [(p["ranks"], row["predicted_s"]) for p, row in found]
         x, predicted = zip((1, 100.0), *((p, efficiency(off_s, step_s)) for p, step_s in curve))
         axis.plot(x, predicted, "--", color=style["color"], lw=1)
@@ -106,9 +105,9 @@ def draw_here(here: dict):
     ranks = [point["ranks"] for point in points]
     for name in points[0]["steps"]:
         style, off = style_of(name), [point["off"] for point in points]
-        middle, errors = bars.efficiencies(off, [point["steps"][name] for point in points])
+        percents = bars.efficiencies(off, [point["steps"][name] for point in points])
         predicted = [point["predicted"][name] for point in points]
-        left.errorbar(ranks, middle, errors, ls="none", capsize=3, label=short(name), **style)
+        axes.points(left, ranks, percents, label=short(name), **style)
         left.plot(ranks, predicted, "--", color=style["color"])
         right.plot(
             ranks + here["beyond"],

@@ -16,6 +16,7 @@ import numpy as np
 import kit
 from kit import flow, virtual
 from kit.calls import SCALE
+from kit.experiment import is_own
 from lab.scaling import rank_subset
 from lab.stack.bars import CSC, HALF, RING
 from refgf.engine.residual import FusedResidual
@@ -28,7 +29,6 @@ from refgf.training.step import Replica
 
 NETWORK = "alexnet"
 FAR = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]  # ranks that are only predicted
-PROCESSOR_SHARE = 0.25  # own work above this share of a step: the row is the processor's
 NAMES = {"eager": RING, "+ float16": HALF, "+ CSC 10 %": CSC}  # as lesson 07 calls them
 SPREAD = 1.0  # of the logarithms of the chunks' norms: some chunks matter more than others
 
@@ -113,7 +113,7 @@ def on_ranks(run: kit.Run, systems: tuple[System, ...], predict: Predict) -> dic
                 "predicted_s": predict(system, inputs),
                 "curve_s": [(p, predict(system, replace(inputs, ranks=p))) for p in (2, *FAR)],
                 "own_share": share,
-                "processor": share > PROCESSOR_SHARE,
+                "processor": is_own(share),
             }
         )
     return {"ranks": run.size, "off": off, "rows": rows}

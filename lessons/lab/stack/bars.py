@@ -8,6 +8,8 @@ from dataclasses import asdict, is_dataclass
 import kit
 from kit import axes
 from kit.calls import Kind
+from kit.experiment import say_star, star
+from kit.rows import ratio, scaled
 from kit.words import seconds
 from refgf.exchange.lazy import Theta
 
@@ -16,7 +18,6 @@ RING, HALF, OVERLAP = "+ ring", "+ mixed precision", "+ overlap"
 LAZY, CSC = "+ lazy allreduce", "+ CSC"
 COLOURS = {CSC: 0, HALF: 1, OVERLAP: 2, LAZY: 3, RING: 4}  # of the lines of lessons 07 and 08
 SCALE, DENSITY = 2.0**10, 10.0  # the loss scale of float16; percent of the chunks that CSC sends
-TOO_MUCH = 0.25  # of a step: above, the row is marked as the processor's
 
 
 def native(run: kit.Run, theta: float) -> dict[str, dict]:
@@ -50,17 +51,9 @@ def median_s(step) -> float:
     return (asdict(step) if is_dataclass(step) else step)["median_s"]
 
 
-def efficiencies(off: list[dict], steps: list[dict]) -> tuple[list, list]:
-    """Scaling efficiencies in percent, and how far their ends are below and above.
-
-    An end is the lowest step without exchange (off) over the highest with it, or the reverse.
-    """
-    middle, low, high = (
-        [100 * a[of_off] / b[of_step] for a, b in zip(off, steps, strict=True)]
-        for of_off, of_step in (("median_s", "median_s"), ("low_s", "high_s"), ("high_s", "low_s"))
-    )
-    below = [m - a for m, a in zip(middle, low)]
-    return middle, [below, [b - m for m, b in zip(middle, high)]]
+def efficiencies(off: list[dict], steps: list[dict]) -> list[dict]:
+    """Scaling efficiencies in percent, with the spreads of both steps: off, without exchange."""
+    return [scaled(ratio(a, b), 100) for a, b in zip(off, steps, strict=True)]
 
 
 def gains_s(rows: list[dict]) -> list[float | None]:
@@ -86,11 +79,6 @@ def gain_in_words(gain_s: float, step_s: float, k: float) -> str:
     return f"{1e3 * gain_s / k:.1f} ms, x {1 + gain_s / step_s:.3g}"
 
 
-def mark(row: dict) -> str:
-    """A star for a bar that is largely the processor's."""
-    return " *" if (row["own_share"] or 0.0) > TOO_MUCH else ""
-
-
 def show(run: kit.Run, here: dict) -> None:
     """The table: times in the emulated cluster's time, and this machine's."""
     k, rows, alone_s = run.regime.dilation, here["rows"], here["alone"].median_s
@@ -100,7 +88,7 @@ def show(run: kit.Run, here: dict) -> None:
         gain = "" if gain_s is None else gain_in_words(gain_s, step_s, k)
         table.append(
             [
-                row["name"] + mark(row),
+                row["name"] + star(row["own_share"]),
                 row["calls"],
                 row["step"].divided(k),
                 seconds(row["predicted_s"] / k),
@@ -112,8 +100,7 @@ def show(run: kit.Run, here: dict) -> None:
     run.say(f"A step without any exchange, update included: {here['alone'].divided(k)}.")
     head = ["", "calls", "step", "predicted", "gain", "efficiency", "here"]
     run.table(head, table)
-    if any(row[0].endswith("*") for row in table):
-        run.say(f"* more than {TOO_MUCH:.0%} of this step is the processor's own time")
+    say_star(run, rows, "this step is the processor's own time")
     best, gain_s, ratio = in_all(rows)
     run.say(
         f"In all x {ratio:.3g}. The largest gain is {best.strip('+ ')}'s: {seconds(gain_s / k)}."

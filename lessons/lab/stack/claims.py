@@ -2,6 +2,7 @@
 
 from kit.claims import GAIN, LIMIT, NOISE, Claim, interval
 from kit.reveal import Reveal, Row
+from kit.rows import at, factor_apart, where
 from kit.words import seconds
 from lab.stack.bars import CSC, FUSED, HALF, LAZY, NATIVE, OVERLAP, RING, in_all, median_s
 
@@ -11,8 +12,7 @@ OFF = "off"  # the step without exchange
 
 def scene(result: dict, network: str, like: str) -> dict | None:
     """The bars of this network on this cluster, on the most ranks; None if not measured."""
-    found = [here for here in result["places"].values() if here["like"] == like]
-    found = [here for here in found if here["network"] == network]
+    found = where(result["places"].values(), network=network, like=like)
     return max(found, key=lambda here: here["ranks"], default=None)
 
 
@@ -24,50 +24,43 @@ def in_the_figure(here: dict) -> list[dict]:
     return [row for row in here["rows"] if row["name"] != FUSED]
 
 
-def longest(result: dict, *place: str):
-    """The largest of a bar over the one above it, of this network on this cluster."""
-    here = scene(result, *place)
+def longest(result: dict) -> float | None:
+    """The largest of a bar of AlexNet over the one above it."""
+    here = scene(result, *ALEXNET)
     steps_s = [median_s(row["step"]) for row in in_the_figure(here)] if here else []
-    ratios = [below / above for above, below in zip(steps_s, steps_s[1:])]
-    return (max(ratios), "<", 1.0, 1.1) if ratios else None
+    return max((below / above for above, below in zip(steps_s, steps_s[1:])), default=None)
 
 
-def missed(result: dict):
+def missed(result: dict) -> float | None:
     """The larger of prediction and bar over the smaller, at most; all bars of the figure."""
     places = [here for here in (scene(result, *place) for place in (ALEXNET, RESNET)) if here]
     bars = [row for here in places for row in in_the_figure(here)]
-    ratios = [row["predicted_s"] / median_s(row["step"]) for row in bars]
-    return (max(max(x, 1 / x) for x in ratios), "<", 1.0, 1.15) if ratios else None
+    return factor_apart((row["predicted_s"], median_s(row["step"])) for row in bars)
+
+
+def bar(place: tuple, name: str):
+    """The step of a bar; OFF: without exchange."""
+
+    def step(result: dict) -> dict | None:
+        here = scene(result, *place)
+        return at(here, "alone") if name == OFF else at(here, "rows", {"name": name}, "step")
+
+    return step
 
 
 def between(place: tuple, later: str, relation: str, earlier: str, factor: float = 1.0):
-    """The comparison of two bars, or of a bar with OFF."""
-
-    def compare(result: dict):
-        here = scene(result, *place)
-        steps = here and {row["name"]: row["step"] for row in here["rows"]}
-        if not here or not {later, earlier} <= {*steps, OFF}:
-            return None
-        steps[OFF] = here["alone"]
-        return steps[later], relation, steps[earlier], factor
-
-    return compare
+    """The comparison of two bars."""
+    return bar(place, later), relation, bar(place, earlier), factor
 
 
-def later(r: dict):
-    """Sparse training's time to the accuracy minus dense training's, in the cluster's time."""
-    found = (r["learning"] or {}).get("later_s")
-    return found and (interval(*found), ">", 0.0)
+def with_interval(*path):
+    """A mean and half of its interval in what was learned, as a claim compares them."""
 
+    def found(r: dict) -> dict | None:
+        pair = at(r, "learning", *path)
+        return pair and interval(*pair)
 
-def points(r: dict):
-    """Sparse training's accuracy minus dense training's, in points."""
-    return r["learning"] and (interval(*r["learning"]["points"]), ">", -3.0)
-
-
-def assembled(r: dict):
-    """Held-out images that the assembled system gets right, in percent."""
-    return r["learning"] and (100 * r["learning"]["assembled"]["accuracy"], ">", 80.0)
+    return found
 
 
 CORES = "a core for each rank, and links slower than this machine's own copies"
@@ -104,7 +97,7 @@ CLAIMS = (
     Claim(
         "AlexNet: no technique makes the step longer; each takes at most 1.1 times as long as the "
         "bar above.",
-        lambda r: longest(r, *ALEXNET),
+        (longest, "<", 1.0, 1.1),
         CORES,
     ),
     Claim(
@@ -121,26 +114,26 @@ CLAIMS = (
     ),
     Claim(
         "Every bar is predicted within 15 %, on both networks.",
-        missed,
+        (missed, "<", 1.0, 1.15),
         "other work on the cores while the lesson runs",
     ),
     Claim(
         "In a training of a few epochs CSC gains no time to an accuracy; it comes later, or level: "
         "two warm-up epochs send all and a quarter, and then it needs more steps.",
-        later,
+        (with_interval("later_s"), ">", 0.0),
         "the number of epochs after the warm-up, and the share of a step that CSC saves",
         expected=NOISE,
         kind=LIMIT,
     ),
     Claim(
         "At the end CSC is as accurate as dense training, to within 3 points.",
-        points,
+        (with_interval("points"), ">", -3.0),
         "the length of the training, the density and its warm-up",
     ),
     Claim(
         "All parts of the 1.5-minute system together train a small network: at a large batch, with "
         "LARS, warm-up, half weights and CSC it gets more than 80 % of held-out images right.",
-        assembled,
+        (("learning", "assembled", "accuracy"), ">", 0.8),
         "the data, the number of epochs and the peak rate",
     ),
 )

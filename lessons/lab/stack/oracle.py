@@ -4,11 +4,12 @@ import numpy as np
 
 import kit
 from kit import flow, images
+from kit.oracle import require_bits
 from refgf.comm.direct import direct_allreduce
 from refgf.device import to_host
 from refgf.exchange.lazy import Theta
 from refgf.oracle.definitions import direct_allreduce as defined_allreduce
-from refgf.oracle.definitions import momentum_step, same_bits
+from refgf.oracle.definitions import momentum_step
 
 RATE, MOMENTUM = 0.01, 0.9
 
@@ -33,8 +34,7 @@ def check(run: kit.Run, data) -> None:
         "CSC at 100 % (history) = dense": trained(csc=flow.csc(run, data, 100, "history")),
     }
     for claim, parameters in equal.items():
-        if not same_bits(parameters, dense):
-            raise AssertionError(f"training on rank {run.rank}: got other bits; wanted {claim}")
+        require_bits(f"training on rank {run.rank}, {claim}", parameters, dense, "dense training's")
     one_step(run, data, batches[0])
     run.say(f"bit for bit after {len(batches)} steps; one step as defined:\n{'; '.join(equal)}")
 
@@ -51,5 +51,4 @@ def one_step(run: kit.Run, data, batch) -> None:
             stack.ready(i)
         model.update(RATE, stack.finish())
         wanted = momentum_step(w, np.zeros_like(w), total, RATE, MOMENTUM)[0]
-        if not same_bits(to_host(model.parameters.flat), wanted):
-            raise AssertionError(f"one step on rank {run.rank}: got other weights than defined")
+        require_bits(f"one step on rank {run.rank}", model.parameters.flat, wanted)

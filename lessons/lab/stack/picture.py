@@ -1,6 +1,7 @@
 """Pictures of lesson 07: the bars of each network, efficiency against nodes, time to accuracy."""
 
 from kit import axes
+from kit.experiment import MOST_OWN, is_own, star
 from kit.images import NETWORKS
 from kit.trials import mean_and_half
 from lab.stack.bars import (
@@ -8,11 +9,9 @@ from lab.stack.bars import (
     HALF,
     NATIVE,
     RING,
-    TOO_MUCH,
     efficiencies,
     gains_s,
     in_all,
-    mark,
     style,
 )
 from lab.stack.claims import in_the_figure
@@ -70,7 +69,7 @@ def draw_bars(places: list[dict]):
             no_latency = " \N{DAGGER}" if free and row["name"] == NATIVE else ""
             bars.append(
                 {
-                    "name": row["name"] + mark(row) + no_latency,
+                    "name": row["name"] + star(row["own_share"]) + no_latency,
                     "timing": row["step"],
                     "predicted_s": row["predicted_s"],
                     "note": f"{efficiency:.0f} %{gain}",
@@ -117,8 +116,8 @@ def below(here: dict) -> str:
         lines.append(
             "\N{DAGGER} waits for no latency of the link; the ring does, so its gain is not written"
         )
-    if any(map(mark, here["rows"])):
-        lines.append(f"* more than {TOO_MUCH:.0%} of the step is this processor's own time")
+    if any(is_own(row["own_share"]) for row in here["rows"]):
+        lines.append(f"* more than {MOST_OWN:.0%} of the step is this processor's own time")
     return "\n".join(lines)
 
 
@@ -128,9 +127,9 @@ def draw_nodes(places: list[dict]):
     ranks, off, last = [h["ranks"] for h in places], [h["alone"] for h in places], {}
     for name in [row["name"] for row in places[-1]["rows"] if row["name"] in COLOURS]:
         steps = [row["step"] for here in places for row in here["rows"] if row["name"] == name]
-        middle, spread = efficiencies(off, steps)
-        axis.errorbar(ranks, middle, spread, capsize=3, label=name, **style(name))
-        last[name] = middle[-1]
+        found = efficiencies(off, steps)
+        axes.points(axis, ranks, found, ls="-", label=name, **style(name))
+        last[name] = found[-1]["median_s"]
     best = max(last, key=last.get)
     text, spot = f"{best}: {last[best]:.0f} %", (ranks[-1], last[best])
     axis.annotate(text, spot, (0, 12), textcoords="offset points", ha="right", weight="bold")

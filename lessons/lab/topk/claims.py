@@ -2,99 +2,94 @@
 
 from kit.claims import GAIN, LIMIT, NOISE, Claim
 from kit.reveal import Reveal, Row
+from kit.rows import at, where
 from kit.words import seconds
 
 SHOWN = ("dense ring", 100.0), ("CSC", 10.0), ("top-k", 10.0), ("HiTopKComm", 10.0), ("top-k", 1.0)
 
 
-def choosing(r: dict, name: str) -> dict:
+def choosing(name: str):
     """The timing of choosing 1 % of the longest vector."""
-    rows = [row for row in r["choice"] if row["percent"] == 1.0]
-    return max(rows, key=lambda row: row["n"])["times"][name]
+
+    def timing(r: dict) -> dict:
+        rows = where(r["choice"], percent=1.0)
+        return max(rows, key=lambda row: row["n"])["times"][name]
+
+    return timing
 
 
-def exchange(r: dict, key: str, name: str, percent: float = 1.0):
-    """A value of the exchange of this name and density."""
-    rows = r["exchange"]["rows"]
-    return next(row[key] for row in rows if (row["name"], row["percent"]) == (name, percent))
+def exchange(key: str, name: str, percent: float = 1.0) -> tuple:
+    """Where a result has this value of the exchange of this name and density."""
+    return "exchange", "rows", {"name": name, "percent": percent}, key
 
 
-def messages(r: dict, name: str, relation: str, other: str, percent: float = 1.0):
+def messages(name: str, relation: str, other: str, percent: float = 1.0):
     """Compares the messages at 1 % with another exchange's. One rank sends none."""
-    if r["ranks"] == 1:
-        return None
-    key = "messages"
-    return exchange(r, key, name), relation, exchange(r, key, other, percent)
+    both = exchange("messages", name), relation, exchange("messages", other, percent)
+    return lambda r: both if r["ranks"] > 1 else None
 
 
-def in_nodes(r: dict, key: str, percent: float, relation: str):
+def in_nodes(key: str, percent: float, relation: str):
     """Compares HiTopKComm with top-k, if there are several nodes of several ranks."""
-    if 1 in (r["exchange"]["nodes"], r["exchange"]["ranks_per_node"]):
-        return None
-    hitopk, topk = (exchange(r, key, name, percent) for name in ("HiTopKComm", "top-k"))
-    return hitopk, relation, topk
+    both = exchange(key, "HiTopKComm", percent), relation, exchange(key, "top-k", percent)
+    return lambda r: both if 1 not in (at(r, *NODES), at(r, *PER_NODE)) else None
 
 
-def counted(r: dict, name: str, percent: float = 1.0):
+def counted(r: dict) -> float | None:
     """By what part the bytes that left a node differ from the formula's; None for one node."""
-    between, formula = (exchange(r, key, name, percent) for key in ("between", "formula"))
-    return (abs(between / formula - 1), "<", 1e-9) if formula else None
+    between, formula = (at(r, *exchange(key, "HiTopKComm")) for key in ("between", "formula"))
+    return abs(between / formula - 1) if formula else None
 
 
-def learned(r: dict, name: str, relation: str):
-    """Compares the paired difference in accuracy from CSC, an interval, with zero."""
-    points = r["learning"]["differences"].get(name)
-    return points and (points, relation, 0.0)
-
-
+NODES, PER_NODE = ("exchange", "nodes"), ("exchange", "ranks_per_node")
 CLAIMS = (
     Claim(
         "MSTopK's threshold search takes less than twice as long as an exact selection of 1 %.",
-        lambda r: (choosing(r, "MSTopK"), "<", choosing(r, "exact selection"), 2.0),
+        (choosing("MSTopK"), "<", choosing("exact selection"), 2.0),
         unless="the processor: the search reads more often, the selection moves more; on a GPU, "
         "the paper's case, selection is slow",
     ),
     Claim(
         "CSC's norms take less time than MSTopK's search: here top-k loses.",
-        lambda r: (choosing(r, "CSC's norms"), "<", choosing(r, "MSTopK")),
+        (choosing("CSC's norms"), "<", choosing("MSTopK")),
         unless="chunks of few elements",
     ),
     Claim(
         "At 1 %, the messages of top-k take less time than those of the dense ring.",
-        lambda r: messages(r, "top-k", "<", "dense ring", 100.0),
+        messages("top-k", "<", "dense ring", 100.0),
         unless="100 ranks or more, or messages so short that latency decides",
     ),
     Claim(
         "At equal density (1 %), the messages of top-k take longer than CSC's: here top-k loses.",
-        lambda r: messages(r, "top-k", ">", "CSC"),
+        messages("top-k", ">", "CSC"),
         unless="messages so short that latency decides: CSC sends more of them",
         kind=LIMIT,
     ),
     Claim(
         "At 10 %, the messages of HiTopKComm take less time than those of top-k.",
-        lambda r: in_nodes(r, "messages", 10.0, "<"),
+        in_nodes("messages", 10.0, "<"),
         unless="links in a node that are no faster than those between nodes",
         kind=GAIN,
     ),
     Claim(
         "Inside a node, HiTopKComm sends more bytes than top-k at 1 %: here it loses.",
-        lambda r: in_nodes(r, "inside", 1.0, ">"),
+        in_nodes("inside", 1.0, ">"),
         unless="100 ranks or more",
     ),
     Claim(
         "The bytes of HiTopKComm that leave a node, counted, equal the formula (1 %).",
-        lambda r: counted(r, "HiTopKComm"),
+        (counted, "<", 1e-9),
         unless="nothing: otherwise it is a bug",
     ),
     Claim(
         "From 101 ranks on, but not on 100, top-k at 1 % sends more bytes than the dense ring.",
-        lambda r: (r["traffic"]["share_there"], ">", r["traffic"]["share_before"], 1.005),
+        (("traffic", "share_there"), ">", ("traffic", "share_before"), 1.005),
         unless="another density: the limit is 100 / d ranks",
     ),
     Claim(
         "In so short a training, and without a warm-up of CSC's density, top-k of equal density "
         "ends with a higher accuracy than CSC.",
-        lambda r: learned(r, "top-k, same density", ">"),
+        (("learning", "differences", "top-k, same density"), ">", 0.0),
         unless="more epochs, or a warm-up of CSC's density",
     ),
 )
@@ -105,8 +100,8 @@ def rows(r: dict) -> list[Row]:
     k, found = r["regime"]["dilation"], []
     for name, percent in SHOWN:
         title = f"messages of {name}" + (f", {percent:g} %" if percent < 100 else "")
-        measured_s = exchange(r, "messages", name, percent)["median_s"]
-        found.append(Row(title, measured_s / k, exchange(r, "predicted_s", name, percent) / k))
+        row = at(r, *exchange("messages", name, percent)[:-1])
+        found.append(Row(title, row["messages"]["median_s"] / k, row["predicted_s"] / k))
     return found
 
 
@@ -114,11 +109,11 @@ def answer(r: dict) -> str:
     """The fastest of the first four, and top-k next to the dense ring."""
     if r["ranks"] == 1:
         return "one rank sends no messages"
-    times_s = {name: exchange(r, "messages", name, percent) for name, percent in SHOWN[:4]}
+    times_s = {name: at(r, *exchange("messages", name, percent)) for name, percent in SHOWN[:4]}
     times_s = {name: t["median_s"] / r["regime"]["dilation"] for name, t in times_s.items()}
     best = min(times_s, key=times_s.get)
     share = times_s["top-k"] / times_s["dense ring"]
-    topk, ring = (exchange(r, "messages", *SHOWN[i]) for i in (2, 0))
+    topk, ring = (at(r, *exchange("messages", *SHOWN[i])) for i in (2, 0))
     noise = topk["low_s"] <= ring["high_s"] and ring["low_s"] <= topk["high_s"]
     text = f"{best}, {seconds(times_s[best])}; top-k takes {share:.3g} times the dense ring's"
     return f"{text}, {NOISE}" if noise else text

@@ -16,6 +16,7 @@ import numpy as np
 
 import kit
 from kit import flow, images, virtual
+from kit.experiment import MOST_OWN, star
 from lab.topk.choice import heavy_tail, place, time_on_one_rank
 from lab.topk.methods import KINDS, Case
 from lab.topk.traffic import leaving_at, require_bytes
@@ -26,7 +27,6 @@ from refgf.papers.mstopk.cost import gather_s
 from refgf.predict.cost import Link, ring_allreduce_s
 
 NETWORK = "alexnet"
-TOO_MUCH = 0.25  # of a step: a row with more own work is the processor's
 PART = 8  # messages inside a node are predicted from a vector this much shorter
 PERCENTS = (10.0, 1.0)
 MS, MB = 1e3, 1e-6
@@ -169,7 +169,6 @@ def print_rows(run: kit.Run, rows: list[dict], compute_s: float) -> None:
         times = [timing.median_s, timing.low_s, timing.high_s, row["predicted_s"]]
         middle, low, high, predicted = (f"{ms * t:.3g}" for t in times)
         for way, own in row["own"].items():
-            mark = " *" if row["own_share"][way] > TOO_MUCH else ""
             cells.append(
                 [
                     label(row, way),
@@ -177,7 +176,7 @@ def print_rows(run: kit.Run, rows: list[dict], compute_s: float) -> None:
                     f"{MB * row['between']:,.1f}",
                     f"{middle} [{low}..{high}]",
                     predicted,
-                    f"{ms * own.median_s:.3g}{mark}",
+                    f"{ms * own.median_s:.3g}{star(row['own_share'][way])}",
                     kit.seconds(timing.median_s),
                 ]
             )
@@ -192,11 +191,11 @@ def print_rows(run: kit.Run, rows: list[dict], compute_s: float) -> None:
     if compute_s:
         run.say(
             f"A step computes for {kit.seconds(compute_s / factor)} (slept). "
-            f"*: own work above {TOO_MUCH:.0%} of the step."
+            f"*: own work above {MOST_OWN:.0%} of the step."
         )
     else:
         run.say(
-            f"*: own work above {TOO_MUCH:.0%} of messages and own work. Nothing is slept:\n"
+            f"*: own work above {MOST_OWN:.0%} of messages and own work. Nothing is slept:\n"
             "ranks choose on the cores that also send and compute."
         )
     run.say(kit.errors_in_words([(r["predicted_s"], r["messages"].median_s) for r in rows]))

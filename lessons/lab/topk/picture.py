@@ -1,6 +1,7 @@
 """The figures of lesson 12: exchanges and bytes, choosing, accuracy."""
 
 from kit import axes
+from kit.rows import SPREAD, scaled
 from lab.topk.choice import ROUNDS
 from lab.topk.exchange import label
 
@@ -105,10 +106,11 @@ def draw_choice(result: dict, factor: float):
     for name, (shown, number) in CHOOSING.items():
         style = axes.style(number)
         found = [(row["n"], row["times"][name]) for row in rows if name in row["times"]]
-        sizes, timings = zip(*((n, scaled(timing, factor)) for n, timing in found))
+        sizes, timings = zip(*((n, scaled(timing, 1 / factor)) for n, timing in found))
         axes.measured(choice, sizes, timings, style["marker"], color=style["color"])
-        choice.plot(sizes, axes.median_ms(timings), color=style["color"])
-        found = choice, shown, sizes[-1], axes.median_ms(timings)[-1], style["color"]
+        middle = [axes.MS * timing["median_s"] for timing in timings]
+        choice.plot(sizes, middle, color=style["color"])
+        found = choice, shown, sizes[-1], middle[-1], style["color"]
         name_line(*found, up=10 if name in (slower, "full sort") else -2)
     choice.set(
         title=f"Choosing 1 % on {place}:\n{search_in_words(longest)}",
@@ -161,11 +163,6 @@ def hitopk_in_words(rows: list[dict]) -> str:
     )
 
 
-def scaled(timing: dict, factor: float) -> dict:
-    """This machine's time -> the cluster's."""
-    return {key: timing[key] / factor for key in ("median_s", "low_s", "high_s")}
-
-
 def draw_whole(axis, rows: list[dict], scale: float) -> None:
     """Messages, then own work, as stacked bars with their spreads; the fastest of each density."""
     looks = {
@@ -176,11 +173,11 @@ def draw_whole(axis, rows: list[dict], scale: float) -> None:
     for y, row in enumerate(rows):
         start = end = 0.0
         for timing, (name, look) in zip(parts(row), looks.items()):
-            middle, low, high = (scale * timing[key] for key in ("median_s", "low_s", "high_s"))
-            error, name = [[middle - low], [high - middle]], None if y else name
-            axis.barh(y, middle, left=start, label=name, **look)
+            middle, low, high = (scale * timing[key] for key in SPREAD)
+            axis.barh(y, middle, left=start, label=None if y else name, **look)
             at = y - APART_IN_BAR if timing is row["messages"] else y + APART_IN_BAR
-            axis.errorbar(start + middle, at, xerr=error, capsize=3, color="black", ls="none")
+            ends_s = dict(zip(SPREAD, (start + middle, start + low, start + high)))
+            axes.points(axis, [at], [ends_s], across=True, color="black")
             start, end = start + middle, max(end, start + high)
         ends.append(end)
     for percent in {row["percent"] for row in rows} - {100.0}:
@@ -203,9 +200,7 @@ def draw_accuracy(learning: dict):
     found = dict(sorted(learning["differences"].items(), key=lambda row: row[0] != "dense"))
     for y, (name, points) in enumerate(found.items()):
         number = ORDER["dense ring" if name == "dense" else "top-k"]
-        middle = points["median_s"]
-        spread = [[middle - points["low_s"]], [points["high_s"] - middle]]
-        axis.errorbar(middle, y, xerr=spread, capsize=4, **axes.style(number))
+        axes.points(axis, [y], [points], across=True, capsize=4, **axes.style(number))
     percents = learning["percents"]
     labels = [f"{name}:\n{percents.get(name, 100):.3g} % sent" for name in found]
     axis.set_yticks(range(len(found)), labels)
