@@ -9,7 +9,7 @@ module: `from refgf.oracle.definitions import ring_allreduce`. They stand in spe
     scaling.py      P4-P8    loss scaling, master weights
     ring.py         R, D     allreduce by a ring, and in rank order
     sums.py         S        the exact sum, and a bound for any order of summation
-    lazy.py         L        lazy allreduce, merged gradients
+    lazy/           L        lazy allreduce, merged gradients
     momentum.py     M1-M5    momentum SGD, LARS
     large_batch.py  M6-M9    accumulation, LARS in parallel and under loss scaling
     csc/            C        coarse-grained sparse communication
@@ -125,12 +125,10 @@ from refgf.oracle.spec.large_batch import (
     polynomial_rate,
     scaled_lars_run,
 )
-from refgf.oracle.spec.lazy import (
+from refgf.oracle.spec.lazy.calls import bytes_per_gradient, lazy_calls, lazy_rest
+from refgf.oracle.spec.lazy.sums import (
     allreduce_calls,
-    bytes_per_gradient,
     lazy_allreduce,
-    lazy_calls,
-    lazy_rest,
     merged_allreduce,
     merged_calls,
 )

@@ -13,11 +13,11 @@ from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.verify import by_statement, diagnose_some, fewest, outcome, verify
-from refgf.oracle.seeded.mistakes.lazy import fires_at_theta
 from refgf.oracle.spec.csc.choice import ties_to_higher
 from refgf.oracle.spec.csc.residual import not_cleared
 from refgf.oracle.spec.csc.step import rest_stays_local_per_rank
-from refgf.oracle.spec.lazy import rest_stays_local
+from refgf.oracle.spec.lazy.calls import fires_at_theta
+from refgf.oracle.spec.lazy.sums import rest_stays_local
 from refgf.oracle.spec.variants import variant
 from tests.support.golden import CASES, golden_case
 

@@ -81,8 +81,8 @@ def exercises_of(lesson: str) -> list[Exercise | Collective]:
             "next: python -m refgf.oracle grade 01 lessons/student/01.py"
         )
     module = importlib.import_module(module_of(number))
-    for place, exercise in enumerate(getattr(module, "EXERCISES", ())):  # not in spec/ yet
-        EXERCISES[f"{number}.{place}"] = exercise
+    if isinstance(getattr(module, "EXERCISES", None), tuple):  # not in spec/ yet
+        EXERCISES.update((f"{number}.{place}", e) for place, e in enumerate(module.EXERCISES))
     EXERCISES.pop("old", None)
     return [EXERCISES[each] for each in sorted(EXERCISES) if each.startswith(f"{number}.")]
 

@@ -10,6 +10,7 @@ denormal     sums in and around the denormal range, which show flushing to zero.
 
 import numpy as np
 
+from refgf.oracle.spec.draw import Draw, pick
 from refgf.oracle.spec.numbers import on_wire
 from refgf.oracle.spec.sums import LARGEST
 
@@ -36,6 +37,12 @@ def inputs(
     }[family](p, n, wire or dtype, rng)
     with np.errstate(over="ignore"):  # a large number of one type may be infinite in another
         return on_wire(x.astype(array_type(dtype)), dtype)
+
+
+def any_vectors(d: Draw, dtype: str, wire_type: str | None) -> np.ndarray:
+    """(p, n) numbers of a family whose order of summation or special numbers show."""
+    family = pick(d.rng, "sensitive", "sensitive", "special", "denormal")
+    return inputs(family, d.p, d.n, dtype, d.rng, wire_type)
 
 
 def _invariant(p, n, dtype, rng):

@@ -14,7 +14,7 @@ ready at 1, 2 and 4, a byte each, a = 2, b = 1
 from collections.abc import Iterator
 from itertools import accumulate
 
-from refgf.oracle.spec.lazy import lazy_calls
+from refgf.oracle.spec.lazy.calls import lazy_calls
 
 Line = tuple[float, float]
 Times = list[tuple[float, float]]  # (start, end) of each call

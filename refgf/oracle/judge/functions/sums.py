@@ -1,4 +1,4 @@
-"""Sums over ranks: slices, ring, direct, exact sums, lazy and merged allreduces (R, D, S, L)."""
+"""Sums over ranks: slices, ring, direct, exact sums (R, D, S)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,9 +10,7 @@ from refgf.oracle.judge.functions.before import (
     Outputs,
     array_function,
     bounds_of,
-    number,
     overwritten,
-    pairs,
     select,
     vectors,
 )
@@ -70,23 +68,6 @@ def traffic(name: str) -> JudgedFunction:
     return JudgedFunction(run, {"traffic": ("rank", "messages, elements")})
 
 
-def lazy_calls(module: Any, case: Case) -> Outputs:
-    a, sizes = case.arguments, case["in.sizes"].tolist()
-    return {"out.calls": pairs(module.lazy_calls(sizes, a["itemsize"], number(a["theta_bytes"])))}
-
-
-def lazy_allreduce(module: Any, case: Case) -> Outputs:
-    a, sizes = case.arguments, case["in.sizes"].tolist()
-    settings = number(a["theta_bytes"]), a["wire"], a["order"]
-    return {"out.x": np.stack(module.lazy_allreduce(vectors(case), sizes, *settings))}
-
-
-def merged_allreduce(module: Any, case: Case) -> Outputs:
-    a, sizes = case.arguments, case["in.sizes"].tolist()
-    settings = a["counts"], a["wire"], a["order"]
-    return {"out.x": np.stack(module.merged_allreduce(vectors(case), sizes, *settings))}
-
-
 FUNCTIONS = {
     "slice_bounds": bounds_of("slice_bounds", "n", "p", axis="slice"),
     "ring_allreduce": allreduce_with_states("ring_allreduce", "wire"),
@@ -96,7 +77,4 @@ FUNCTIONS = {
     "agree": array_function("agree", ["x"], [], agree=()),
     "exact_sum": array_function("exact_sum", ["x"], [], sum=("element",)),
     "summation_bound": array_function("summation_bound", ["x"], ["wire"], bound=("element",)),
-    "lazy_calls": JudgedFunction(lazy_calls, {"calls": ("call", "start, stop")}),
-    "lazy_allreduce": JudgedFunction(lazy_allreduce, RANK_ELEMENT),
-    "merged_allreduce": JudgedFunction(merged_allreduce, RANK_ELEMENT),
 }

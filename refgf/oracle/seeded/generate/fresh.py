@@ -25,7 +25,6 @@ from refgf.oracle.spec.draw import (
     batches,
     daso,
     dense_layer,
-    groups,
     layer,
     levels,
     pick,
@@ -35,6 +34,7 @@ from refgf.oracle.spec.draw import (
     some_sizes,
     wide_integers,
 )
+from refgf.oracle.spec.families import any_vectors
 from refgf.oracle.spec.statement import FUNCTIONS, JudgedFunction, fill
 
 LARGE = 3 << 15  # elements: 384 KiB of float32, and more than 16 bits count
@@ -47,8 +47,7 @@ def plain_sum(d: Draw) -> Drawn:
 
 def vectors(d: Draw, dtype: str, wire_type: str | None, **arguments) -> Drawn:
     """The arguments, and x (p, n) of a family whose order of summation or special numbers show."""
-    family = pick(d.rng, "sensitive", "sensitive", "special", "denormal")
-    return arguments, {"x": inputs(family, d.p, d.n, dtype, d.rng, wire_type)}
+    return arguments, {"x": any_vectors(d, dtype, wire_type)}
 
 
 def flat_sum(d: Draw) -> Drawn:
@@ -60,25 +59,6 @@ def node_sum(d: Draw, equal: bool = False, threshold: bool = False) -> Drawn:
     nodes, wire = some_nodes(d.rng, d.p, equal), pick(d.rng, None, "float16")
     more = {"threshold": max(0, d.n + d.integer(-1, 1))} if threshold else {}
     return vectors(d, "float32", wire, wire=wire, nodes=nodes, **more)
-
-
-def lazy_sum(d: Draw, merged: bool = False) -> Drawn:
-    sizes, wire = some_sizes(d.rng, d.n), pick(d.rng, None, "float16", "bfloat16")
-    rule = {"counts": groups(d.rng, len(sizes))} if merged else {"theta_bytes": theta(d, sizes)}
-    order = pick(d.rng, "ring", "direct")
-    arguments, arrays = vectors(d, "float32", wire, wire=wire, order=order, **rule)
-    return arguments, {**arrays, "sizes": sizes}
-
-
-def lazy_calls(d: Draw) -> Drawn:
-    sizes = some_sizes(d.rng, d.n)
-    return {"itemsize": 4, "theta_bytes": theta(d, sizes)}, {"sizes": sizes}
-
-
-def theta(d: Draw, sizes: np.ndarray) -> int | str:
-    """Often exactly the bytes of the first tensors."""
-    first = int(sizes[: d.integer(0, len(sizes))].sum())
-    return pick(d.rng, 0, "inf", 2 * first, 4 * first, 4 * first + 1)
 
 
 def traffic(d: Draw) -> Drawn:
@@ -204,9 +184,7 @@ DRAWN: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
     "direct_allreduce": ("D1 D2 D3", plain_sum),
     "direct_traffic": ("D4", traffic),
     "exact_sum": ("S1", lambda d: ({}, vectors(d, "float64", None)[1])),
-    "lazy_calls": ("L1 L2", lazy_calls),
-    "lazy_allreduce": ("L1 L2 L3 L4", lazy_sum),
-    "merged_allreduce": ("L5", partial(lazy_sum, merged=True)),
+    **of("lazy_calls", "lazy_allreduce", "merged_allreduce"),
     "on_wire": ("P1 P2", cast),
     "bfloat16_bits": ("P2", lambda d: ({}, {"x": d.floats(40)})),
     "underflow_share": (

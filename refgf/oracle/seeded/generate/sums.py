@@ -1,4 +1,4 @@
-"""Cases of ring, direct, any order, lazy allreduce and merged gradients."""
+"""Cases of ring, direct, any order."""
 
 from collections.abc import Iterator
 
@@ -196,105 +196,6 @@ def exact_cases() -> Iterator[Case]:
         yield case
 
 
-LAZY_CALLS = [
-    (0, "eager: each tensor that is not empty by itself"),
-    ("inf", "one call"),
-    (64, "exactly theta keeps waiting: 16 elements of 4 bytes are not greater"),
-    (63, "one byte below: greater"),
-    (159, "a tensor that is greater by itself takes what waits before it"),
-    (10**6, "never reached: flushed at the end"),
-]
-LAZY_SUMS = [
-    ("ring", None, 64),
-    ("ring", "float16", 64),
-    ("direct", None, 64),
-    ("direct", "bfloat16", 31),
-    ("ring", None, "inf"),
-    ("ring", None, 0),
-]
-
-
-def lazy_cases() -> Iterator[Case]:
-    sizes = np.array([10, 0, 6, 1, 40, 3, 16, 2])
-    for theta, why in LAZY_CALLS:
-        arguments = {"itemsize": 4, "theta_bytes": theta}
-        yield make(f"lazy-calls-theta-{theta}", "lazy_calls", "L1 L2", why, arguments, sizes=sizes)
-    arguments, why = {"itemsize": 4, "theta_bytes": 64}, "nothing waits at the end: no call"
-    for name, other in (("nothing", []), ("empty-tensors", [0, 0]), ("ends-on-a-call", [5, 20])):
-        yield make(
-            f"lazy-calls-{name}",
-            "lazy_calls",
-            "L2",
-            why,
-            arguments,
-            sizes=np.array(other, np.int64),
-        )
-    for order, wire, theta in LAZY_SUMS:
-        name = f"lazy-{order}-theta-{theta}-wire-{wire or 'none'}"
-        x = inputs("sensitive", 3, sizes.sum(), "float32", random_source("lazy"), wire)
-        why = (
-            f"calls are allreduces with their own slices; theta counts {2 if wire else 4} "
-            "bytes a gradient"
-        )
-        arguments = {"theta_bytes": theta, "wire": wire, "order": order}
-        case = make(
-            name, "lazy_allreduce", "L1 L3 L4", why, arguments, "sensitive", x=x, sizes=sizes
-        )
-        whole = getattr(definitions, f"{order}_allreduce")(list(x), wire)[0]
-        same = same_bits(whole, case["out.x"][0])
-        require(same == (order == "direct" or theta == "inf"), case, "only direct hides theta")
-        yield case
-    sizes = np.array([10, 3, 5])
-    x = inputs("sensitive", 3, sizes.sum(), "float32", random_source("lazy-rest"))
-    arguments = {"theta_bytes": 32, "wire": None, "order": "ring"}
-    why = "the last two tensors are exactly theta: they wait to the end, and go then"
-    case = make(
-        "lazy-ring-rest-at-theta",
-        "lazy_allreduce",
-        "L1 L2 L3 L4",
-        why,
-        arguments,
-        "sensitive",
-        x=x,
-        sizes=sizes,
-    )
-    calls = definitions.lazy_calls(sizes.tolist(), 4, 32)
-    require(calls == [(0, 10), (10, 18)], case, "the second call is the rest")
-    yield case
-
-
-MERGED = [
-    ("ring", None, [2, 3, 1, 2]),
-    ("ring", "float16", [1, 1, 6]),
-    ("direct", "float16", [3, 5]),
-    ("ring", None, [5, 3]),
-]
-
-
-def merged_cases() -> Iterator[Case]:
-    sizes = np.array([10, 0, 6, 1, 40, 0, 16, 2])
-    for order, wire, counts in MERGED:
-        name = f"merged-{order}-{'-'.join(map(str, counts))}-wire-{wire or 'none'}"
-        x = inputs("sensitive", 3, sizes.sum(), "float32", random_source("merged"), wire)
-        why = (
-            "groups fixed in advance, each an allreduce with its own slices"
-            + "; one without elements" * (1 in counts)
-        )
-        arguments = {"counts": counts, "wire": wire, "order": order}
-        case = make(name, "merged_allreduce", "L5", why, arguments, "sensitive", x=x, sizes=sizes)
-        others = [
-            definitions.merged_allreduce(list(x), sizes, other, wire, order)[0]
-            for other in ([8], [1] * 8)
-        ]
-        same = [same_bits(other, case["out.x"][0]) for other in others]
-        require(
-            same == [order == "direct"] * 2,
-            case,
-            "neither one call nor one for each tensor has these bits",
-        )
-        yield case
-
-
 def cases() -> Iterator[Case]:
     for group in (
         allreduce_cases,
@@ -302,7 +203,5 @@ def cases() -> Iterator[Case]:
         plan_cases,
         agreement_cases,
         exact_cases,
-        lazy_cases,
-        merged_cases,
     ):
         yield from group()

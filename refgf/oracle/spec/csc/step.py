@@ -20,7 +20,8 @@ from refgf.oracle.spec.csc.importance import chunk_bounds, importance
 from refgf.oracle.spec.csc.residual import accumulated_gradient, next_residual, zero_residual
 from refgf.oracle.spec.csc.update import CSCRunSettings, local_gradient, next_gap, update
 from refgf.oracle.spec.draw import Draw, pick
-from refgf.oracle.spec.lazy import L2, bytes_per_gradient, lazy_allreduce, rest_stays_local
+from refgf.oracle.spec.lazy.calls import L2, bytes_per_gradient
+from refgf.oracle.spec.lazy.sums import lazy_allreduce, rest_stays_local
 from refgf.oracle.spec.numbers import on_wire
 from refgf.oracle.spec.ring import Arrays
 from refgf.oracle.spec.scaling import all_finite, next_scale
