@@ -1,6 +1,6 @@
 """How a case calls a function, and what it returns as arrays."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -8,6 +8,8 @@ import numpy as np
 from refgf.oracle.spec.case import Case
 
 Outputs = dict[str, np.ndarray]  # {"out.NAME": array}
+OVERWRITTEN = "rank.overwritten"  # next to the results: whose input is spoilt
+RANK_ELEMENT = {"x": ("rank", "element")}
 Run = Callable[[Any, Case], Outputs]  # (anything with functions of SPEC.md's names, case)
 
 
@@ -42,6 +44,22 @@ def overwritten(before: list[np.ndarray], after: list[np.ndarray], rows: list) -
         return None
     pairs = enumerate(zip(before, after))
     return next(rank for rank, (a, b) in pairs if a.tobytes() != b.tobytes())
+
+
+def allreduce(name: str, *arguments: str) -> Run:
+    """A list of p arrays in, a list of p arrays out."""
+
+    def run(module: Any, case: Case) -> Outputs:
+        xs = vectors(case)
+        found = getattr(module, name)(xs, **select(case, *arguments))
+        if found is None:
+            raise TypeError("it returned None; wanted p arrays")
+        rows = list(found) if isinstance(found, Iterator) else found
+        spoilt = overwritten(list(case["in.x"]), xs, rows)
+        more = {} if spoilt is None else {OVERWRITTEN: np.int64(spoilt)}
+        return {"out.x": np.stack(rows), **more}
+
+    return run
 
 
 def vectors(case: Case) -> list[np.ndarray]:

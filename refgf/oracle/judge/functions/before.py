@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import *  # noqa: F403
-from refgf.oracle.spec.calls import Outputs, named, pairs, select
+from refgf.oracle.spec.calls import RANK_ELEMENT, Outputs, allreduce, named, pairs, select
 from refgf.oracle.spec.case import Case
 
 
@@ -62,3 +62,7 @@ def node_traffic(
         return {"out.traffic": np.array(traffic, np.int64)}
 
     return JudgedFunction(run, {"traffic": ("rank", counts)})
+
+
+def summing(name: str, *arguments: str) -> JudgedFunction:
+    return JudgedFunction(allreduce(name, *arguments), RANK_ELEMENT)

@@ -1,6 +1,5 @@
 """Sums over ranks: slices, ring, direct, exact sums (R, D, S)."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,34 +9,16 @@ from refgf.oracle.judge.functions.before import (
     Outputs,
     array_function,
     bounds_of,
-    overwritten,
     select,
     vectors,
 )
+from refgf.oracle.spec.calls import RANK_ELEMENT, allreduce
 from refgf.oracle.spec.case import Case
 
 PLAIN_SUMS = (
     "ring_allreduce",
     "direct_allreduce",
 )  # the profiles `sum` and `agreement` apply to these
-OVERWRITTEN = "rank.overwritten"  # next to the results: whose input is spoilt
-RANK_ELEMENT = {"x": ("rank", "element")}
-
-
-def allreduce(name: str, *arguments: str) -> JudgedFunction:
-    """An allreduce: a list of p arrays in, a list of p arrays out."""
-
-    def run(module: Any, case: Case) -> Outputs:
-        xs = vectors(case)
-        found = getattr(module, name)(xs, **select(case, *arguments))
-        if found is None:
-            raise TypeError("it returned None; wanted p arrays")
-        rows = list(found) if isinstance(found, Iterator) else found
-        spoilt = overwritten(list(case["in.x"]), xs, rows)
-        more = {} if spoilt is None else {OVERWRITTEN: np.int64(spoilt)}
-        return {"out.x": np.stack(rows), **more}
-
-    return JudgedFunction(run, RANK_ELEMENT)
 
 
 def allreduce_with_states(name: str, *arguments: str) -> JudgedFunction:
@@ -46,7 +27,7 @@ def allreduce_with_states(name: str, *arguments: str) -> JudgedFunction:
     plain = allreduce(name, *arguments)
 
     def run(module: Any, case: Case) -> Outputs:
-        result = plain.run(module, case)
+        result = plain(module, case)
         states = getattr(module, states_name, None)
         if states and "state.x" in case.tensors:
             steps = states(vectors(case), **select(case, *arguments))

@@ -14,8 +14,8 @@ from refgf.oracle.judge.functions.before import (
     per_step,
     select,
     steps_of,
+    summing,
 )
-from refgf.oracle.judge.functions.sums import allreduce
 from refgf.oracle.spec.case import Case
 
 OPTIMIZER_AXES = {"w": ("step", "element"), "v": ("step", "element")}
@@ -106,7 +106,7 @@ FUNCTIONS = {
     "on_wire": array_function("on_wire", ["x"], ["wire"], x=("element",)),
     "bfloat16_bits": array_function("bfloat16_bits", ["x"], [], bits=("element",)),
     "underflow_share": array_function("underflow_share", ["x"], ["wire"], share=()),
-    "scaled_allreduce": allreduce("scaled_allreduce", "scale", "wire"),
+    "scaled_allreduce": summing("scaled_allreduce", "scale", "wire"),
     "all_finite": array_function("all_finite", ["x"], [], finite=()),
     "next_scale": JudgedFunction(next_scale, {"scale": ("step",)}),
     "working_copy": array_function("working_copy", ["w"], ["wire"], w=("element",)),

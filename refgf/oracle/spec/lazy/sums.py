@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from refgf.oracle.spec.calls import Outputs, number, same_bits, vectors
+from refgf.oracle.spec.calls import RANK_ELEMENT, Outputs, number, same_bits, vectors
 from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.draw import Draw, groups, pick, random_source, some_sizes
 from refgf.oracle.spec.exercise import Exercise
@@ -25,7 +25,6 @@ from refgf.oracle.spec.ring import Arrays, direct_allreduce, ring_allreduce
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 
 ALLREDUCE = {"ring": ring_allreduce, "direct": direct_allreduce}
-RANK_ELEMENT = {"x": ("rank", "element")}
 
 # ---- L4: each call by itself ----
 
