@@ -19,7 +19,7 @@ module: `from refgf.oracle.definitions import ring_allreduce`. They stand in spe
     daso_heat.py    A13-A20  asynchronous sums between nodes, as the authors' code runs them
     hierarchy.py    H        tree, doubling, hierarchies of nodes
     topk.py         T        fine-grained sparsity
-    cache.py        K        shards, cache levels
+    cache/          K        shards, cache levels
     network.py      N1-N9    layers, by plain loops
     alexnet.py      N10-N11  AlexNet
     rounding.py     N12-N13  how far rounding may move AlexNet's gradients
@@ -31,7 +31,8 @@ from collections.abc import Callable
 
 # ruff: noqa: F401  these names are here to be imported from here
 from refgf.oracle.spec.alexnet import alexnet_step, split_layers
-from refgf.oracle.spec.cache import cache_levels, fits, node_batches, node_shards
+from refgf.oracle.spec.cache.levels import cache_levels, fits
+from refgf.oracle.spec.cache.shards import node_batches, node_shards
 from refgf.oracle.spec.calls import same_bits
 from refgf.oracle.spec.costs import (
     allgather_rounds,

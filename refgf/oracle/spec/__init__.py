@@ -4,6 +4,9 @@ statement.py says what a record holds. Import definitions from `refgf.oracle.def
 """
 
 # ruff: noqa: F401  importing a technique makes its records
+import refgf.oracle.spec.cache.epoch
+import refgf.oracle.spec.cache.levels
+import refgf.oracle.spec.cache.shards
 import refgf.oracle.spec.csc.cases
 import refgf.oracle.spec.csc.warmup
 import refgf.oracle.spec.lazy.sums
@@ -11,9 +14,26 @@ from refgf.oracle.spec import variants
 
 # modules without records yet: all their functions are definitions
 for name in (
-    *("alexnet", "cache", "costs", "daso", "daso_heat", "hierarchy", "large_batch"),
-    *("merge", "momentum", "network", "numbers", "resnet50", "ring", "rounding", "scaling"),
-    *("sums", "topk"),
+    *(
+        "alexnet",
+        "costs",
+        "daso",
+        "daso_heat",
+        "hierarchy",
+        "large_batch",
+        "merge",
+        "momentum",
+    ),
+    *(
+        "network",
+        "numbers",
+        "resnet50",
+        "ring",
+        "rounding",
+        "scaling",
+        "sums",
+        "topk",
+    ),
 ):
     module = __import__(f"refgf.oracle.spec.{name}", fromlist=[name])
     variants.ROOTS += [f for f in vars(module).values() if variants.is_of_spec(f)]

@@ -108,22 +108,6 @@ def daso(d: Draw, beyond: int = 0) -> Drawn:
     return arguments, {"w": d.normal(n), "g": d.normal(2 * batches, p, n)}
 
 
-def batches(d: Draw) -> Drawn:
-    nodes = some_nodes(d.rng, d.p)
-    arguments = {"nodes": nodes, "batch_size": d.p * d.integer(1, 3)}
-    return arguments, {"order": d.rng.permutation(min(d.n, 90))}
-
-
-def levels(d: Draw) -> Drawn:
-    n = d.integer(1, 20)
-    limits = {"disk_limit": d.integer(0, 100 * n), "memory_limit": d.integer(0, 40 * n)}
-    requests = np.concatenate([d.rng.permutation(n) for _ in range(3)])
-    return {"sample_bytes": 30, **limits}, {
-        "requests": requests,
-        "file_bytes": d.rng.integers(60, 140, n),
-    }
-
-
 def layer(d: Draw, window: bool = False) -> Drawn:
     k, stride = d.integer(1, 3), d.integer(1, 2)
     images, rows, columns, channels = d.integer(0, 2), *(d.integer(k, 7) for _ in range(2)), 2

@@ -8,7 +8,6 @@ first axis `rank`.
 """
 
 from refgf.oracle.judge.functions import (
-    cache,
     costs,
     daso,
     hierarchy,
@@ -22,7 +21,7 @@ from refgf.oracle.judge.functions.before import JudgedFunction
 from refgf.oracle.judge.functions.sums import PLAIN_SUMS
 from refgf.oracle.spec.statement import FUNCTIONS
 
-MODULES = (sums, updates, daso, hierarchy, topk, cache, network, merge, costs)
+MODULES = (sums, updates, daso, hierarchy, topk, network, merge, costs)
 for module in MODULES:
     FUNCTIONS.update(module.FUNCTIONS)
 

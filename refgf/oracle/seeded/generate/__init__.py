@@ -1,7 +1,6 @@
 """Generators of the golden cases. Each asserts that its case exercises what `why` claims."""
 
 from refgf.oracle.seeded.generate import (
-    cache,
     costs,
     daso,
     daso_heat,
@@ -22,6 +21,6 @@ from refgf.oracle.spec.case import Case
 
 def golden_cases() -> list[Case]:
     """All cases of refgf/oracle/golden."""
-    modules = (sums, hierarchy, updates, large_batch, topk, daso, cache)
+    modules = (sums, hierarchy, updates, large_batch, topk, daso)
     modules += (daso_heat, network, resnet50, merge, costs, roundings, edges)
     return [*statement.golden_cases(), *(case for module in modules for case in module.cases())]

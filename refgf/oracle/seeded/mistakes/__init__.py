@@ -5,7 +5,6 @@ catches every one. A variant has the signature of the definition that it replace
 """
 
 from refgf.oracle.seeded.mistakes import (
-    cache,
     costs,
     daso,
     daso_heat,
@@ -26,7 +25,6 @@ from refgf.oracle.spec.statement import MISTAKES, Mistake
 __all__ = [
     "MISTAKES",
     "Mistake",
-    "cache",
     "costs",
     "daso",
     "daso_heat",
