@@ -30,6 +30,7 @@ from refgf.plan import (
     sizes,
     step_times,
     systems,
+    trace,
 )
 from refgf.plan import measure as measuring
 from refgf.plan.benchmarks import Stated
@@ -81,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def step_number(text: str) -> int:
-    return int(text.removeprefix(profile.STEP))
+    return int(text.removeprefix(trace.STEP))
 
 
 def formats() -> str:

@@ -24,7 +24,7 @@ import json
 from collections import Counter
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from refgf.plan import texts
 from refgf.plan.step_times import StepTimes
@@ -46,10 +46,8 @@ def content(path: str) -> str:
     try:
         return texts.content(path)
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"plan --model {path}: got no readable file ({error}); wanted a workload's name, a "
-            "trace or a list of sizes; next: --model resnet50"
-        ) from None
+        wanted = "a workload's name, a trace or a list of sizes"
+        refuse(path, f"no readable file ({error})", wanted, "--model resnet50")
 
 
 def parse(text: str, path: str) -> Any:
@@ -57,12 +55,10 @@ def parse(text: str, path: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         if text.lstrip()[:1] in ("{", "["):
-            next_step = "the file may have been cut: copy or export it again"
-            refuse(path, f"broken JSON ({error})", f"a whole file; next: {next_step}")
-        raise ValueError(
-            f"plan --model {path}: got no JSON ({error}); wanted a trace or a list of gradients; "
-            "next: name a list with commas NAME.csv"
-        ) from None
+            again = "the file may have been cut: copy or export it again"
+            refuse(path, f"broken JSON ({error})", "a whole file", again)
+        named = "name a list with commas NAME.csv"
+        refuse(path, f"no JSON ({error})", "a trace or a list of gradients", named)
 
 
 def from_csv(text: str, path: str) -> StepTimes:
@@ -190,8 +186,8 @@ def require_seconds(ready: list[tuple[float, int]], unit: str, path: str) -> Non
         most, right = f"{1e-12 * MOST_BYTES:g} TB/s", units[max(at - 1, 0)]
     else:
         return
-    wanted = f"at most {most}; is the unit right?; next: name the column ready_{right} if it holds "
-    refuse(path, got, f"{wanted}{right}, else convert it to {right}")
+    try_next = f"name the column ready_{right} if it holds {right}, else convert it to {right}"
+    refuse(path, got, f"at most {most}; is the unit right?", try_next)
 
 
 def time_of(row: dict[str, Any], what: str, where: str) -> float:
@@ -216,7 +212,5 @@ def quantity(row: dict[str, Any], name: str, where: str) -> float:
     return value
 
 
-def refuse(where: str, got: str, wanted: str) -> None:
-    if "next: " not in wanted:
-        wanted += f"; next: {WHERE}"
-    raise ValueError(f"plan --model {where}: got {got}; wanted {wanted}")
+def refuse(where: str, got: str, wanted: str, try_next: str = WHERE) -> NoReturn:
+    raise ValueError(f"plan --model {where}: got {got}; wanted {wanted}; next: {try_next}")

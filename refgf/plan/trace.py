@@ -1,0 +1,117 @@
+"""A trace of torch.profiler as one object: its events by what they are, read from JSON once.
+
+    trace = Trace.read(data, path)      the whole file; ValueError says what is wrong in it
+    trace["grads"]                      a name of KINDS; each list in the file's order
+    trace.within(mark)                  the events that begin in this one
+
+Times are microseconds, as Kineto's `ts` and `dur` are.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite
+from typing import Any
+
+from refgf.plan.sizes import refuse
+
+STEP = "ProfilerStep#"
+READY = "torch::autograd::AccumulateGrad"
+EXCHANGES = ("nccl", "c10d::", "gloo:", "ncclkernel", "horovod")
+ON_GPU = "gpu_user_annotation"  # Kineto repeats annotations on the GPU's rows, which lag behind
+OLD_KINDS = {"Operator": "cpu_op", "Kernel": "kernel", "Runtime": "cuda_runtime"}  # torch 1.8
+OLD_KINDS |= {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
+KINDS = {  # what an event may be: one may be several of these
+    "events": lambda e: True,
+    "marks": lambda e: e.name.startswith(STEP) and e.kind == "user_annotation",
+    "grads": lambda e: e.name == READY,  # a gradient is final
+    "optimizers": lambda e: e.name.startswith("Optimizer.step#") and e.kind != ON_GPU,
+    "loads": lambda e: e.name.startswith("enumerate(DataLoader)") and e.kind != ON_GPU,
+    "exchanges": lambda e: e.name.lower().startswith(EXCHANGES),
+    "operators": lambda e: e.kind == "cpu_op",
+    "forwards": lambda e: e.sequence is not None and e.args.get("Fwd thread id") == 0,
+    "backwards": lambda e: e.sequence is not None and e.args.get("Fwd thread id") != 0,
+    "engine": lambda e: e.name.startswith("autograd::engine::evaluate_function"),
+    "launches": lambda e: e.kind in ("cuda_runtime", "cuda_driver"),
+    "kernels": lambda e: e.kind in ("kernel", "gpu_memcpy", "gpu_memset"),
+}
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Event:
+    """Something that took time. args: what the profiler says of it. No two events are equal."""
+
+    name: str
+    kind: str
+    start: float
+    end: float
+    args: dict[str, Any]
+    stream: tuple[str, str] = ("", "")
+
+    def begins(self, other: "Event") -> bool:
+        """Does the other event begin in this one?"""
+        return self.start <= other.start <= self.end
+
+    @property
+    def correlation(self) -> str:
+        """A kernel and its launch have the same."""
+        return str(self.args.get("correlation"))
+
+    @property
+    def sequence(self) -> int | None:
+        """A forward operator and its backward have the same."""
+        return self.args.get("Sequence number")
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The shapes of its arguments."""
+        found = self.args.get("Input Dims")
+        return found if isinstance(found, list) else []
+
+    @property
+    def shape(self) -> Shape | None:
+        """Of its first argument: of AccumulateGrad the gradient's. None: not recorded."""
+        first = self.inputs[0] if self.inputs else None
+        whole = isinstance(first, list) and all(isinstance(n, int) and n >= 0 for n in first)
+        return tuple(first) if whole else None
+
+
+class Trace(dict[str, list[Event]]):
+    """{a name of KINDS: its events} of a file, or of a step in it."""
+
+    def __init__(self, path: str, events: list[Event]) -> None:
+        super().__init__({kind: [e for e in events if is_one(e)] for kind, is_one in KINDS.items()})
+        self.path = path
+
+    @classmethod
+    def read(cls, data: Any, path: str) -> "Trace":
+        """data: the value of `traceEvents`. ValueError for steps that overlap."""
+        if not isinstance(data, list):
+            refuse(
+                path, "traceEvents that is no list", "a trace of torch.profiler", "export it again"
+            )
+        found = (each for each in data if isinstance(each, dict) and each.get("ph") == "X")
+        trace = cls(path, [event_of(each, path) for each in found])
+        trace["marks"].sort(key=lambda mark: mark.start)
+        for one, other in pairwise(trace["marks"]):
+            if other.start < one.end:
+                got = f"{one.name} and {other.name}, which overlap in time"
+                once = "trace one rank; call profiler.step() once"
+                refuse(path, got, "one step after the other", once)
+        return trace
+
+    def within(self, mark: Event) -> "Trace":
+        return Trace(self.path, [event for event in self["events"] if mark.begins(event)])
+
+
+def event_of(raw: dict[str, Any], path: str) -> Event:
+    """ValueError for a time that is none."""
+    name, kind, args = str(raw.get("name")), str(raw.get("cat")), raw.get("args")
+    times = [raw.get("ts"), raw.get("dur")]
+    if not all(isinstance(t, int | float) and isfinite(t) for t in times) or times[1] < 0:
+        got = f"event {name[:40]!r} with ts, dur = {times}"
+        refuse(path, got, "microseconds", "export the trace again")
+    kind = "user_annotation" if name.startswith(STEP) and kind == "Operator" else kind
+    about = OLD_KINDS.get(kind, kind), times[0], sum(times), args if isinstance(args, dict) else {}
+    return Event(name, *about, (str(raw.get("pid")), str(raw.get("tid"))))
