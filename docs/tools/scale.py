@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 from docs.tools import scale_judged
 from refgf.papers.scaling.benchmark_rows import NETWORKS as BENCHMARK
-from refgf.plan import fabric, memory, systems, uncertainty
+from refgf.plan import fabric, systems, uncertainty
 from refgf.plan.fabric import Fabric
 from refgf.plan.question import Question
 from refgf.plan.step_times import StepTimes, of_workload
@@ -67,12 +67,11 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 def steps_of(model: StepTimes, asked: list[Question]) -> str:
     """A row for each system: predicted step and efficiency on each network, memory."""
-    each = [memory.per_rank(question) for question in asked]
-    nbytes = {name: max(found[name] for found in each) for name in SYSTEMS}
     rows = []
-    for name, seconds in SYSTEMS.items():
-        cells = [cell(seconds(question), model.compute_s) for question in asked]
-        rows.append([name, *cells, f"{nbytes[name] / 1e9:,.1f} GB"])
+    for name, system in SYSTEMS.items():
+        cells = [cell(system.step_s(question), model.compute_s) for question in asked]
+        nbytes = max(system.bytes_per_rank(question) for question in asked)
+        rows.append([name, *cells, f"{nbytes / 1e9:,.1f} GB"])
     header = ["predicted", *(question.fabric.name for question in asked), "memory a rank"]
     count = f"{model.elements / 1e6:.0f} million gradients in {len(model.ready)} tensors"
     title = f"**{model.name}**, {count}; a step computes {ms(model.compute_s)}."
@@ -118,7 +117,7 @@ def power_of_two(question: Question) -> str:
     """The step by halving-doubling on the largest power of two."""
     size = 1 << (RANKS.bit_length() - 1)
     asked = replace(question, size=size, ranks_per_node=1, allreduce="halving-doubling")
-    step_s = systems.theta_s(asked)
+    step_s = SYSTEMS["theta"].step_s(asked)
     return f"{size:,} ranks {ms(step_s)} for {question.step.name} on {question.fabric.name}"
 
 
@@ -138,7 +137,7 @@ def fastest(question: Question, names: tuple[str, ...]) -> str:
 
 def fastest_of(question: Question, names: tuple[str, ...]) -> tuple[str, float]:
     """(name, seconds of a step)."""
-    found = {name: SYSTEMS[name](question) for name in names}
+    found = {name: SYSTEMS[name].step_s(question) for name in names}
     name = min(names, key=lambda each: found[each] or float("inf"))
     return name, found[name]
 
@@ -153,7 +152,7 @@ def instead(every: dict[str, list[Question]]) -> str:
                     f"{name}, {question.fabric.name}",
                     fastest(question, FULL),
                     fastest(question, EVERY_STEP),
-                    cell(systems.theta_s(flat), question.step.compute_s),
+                    cell(SYSTEMS["theta"].step_s(flat), question.step.compute_s),
                 ]
             )
     header = ["predicted", "float32", "float16 allowed", "theta, halving-doubling, 1 rank a node"]
@@ -262,9 +261,9 @@ def pairs(found: list[StepTimes], asked: dict[str, list[Question]]) -> str:
     for model in found:
         question = asked[model.name][0]
         levels, flat = (
-            memory.pairs_of_topk(replace(question, ranks_per_node=k)) for k in (PER_NODE, 1)
+            systems.pairs_of_topk(replace(question, ranks_per_node=k)) for k in (PER_NODE, 1)
         )
-        sizes = memory.STATE * model.elements, levels, flat
+        sizes = systems.STATE * model.elements, levels, flat
         rows.append([model.name, *(f"{nbytes / 1e9:,.1f} GB" for nbytes in sizes)])
     columns = f"pairs, {PER_NODE} ranks a node", "pairs, 1 rank a node"
     return table(["predicted", "weights, gradients, momentum", *columns], rows)

@@ -15,7 +15,7 @@ finds none in flight is sent at once, up to 1 ms too early.
 from math import ceil
 
 from refgf.plan.question import Question
-from refgf.plan.systems import FLOAT32, best_theta, theta_sweep
+from refgf.plan.systems import FLOAT32, SYSTEMS
 from refgf.plan.thetas import EQUAL
 from refgf.predict.timeline import Gradients, lateness, lazy, predict
 
@@ -60,8 +60,8 @@ def horovod_s(gradients: Gradients, question: Question, threshold: float) -> flo
 
 
 def of_ddp(question: Question) -> dict:
-    """{"bucket_cap_mb", "step_s", "default_step_s", "keep_default", "sweep": {MiB: step_s}}."""
-    gradients = [(ready_s, FLOAT32 * elements) for ready_s, elements in question.step.ready]
+    """`advice` with bucket_cap_mb."""
+    gradients = in_float32(question)
 
     def step_s(cap_mib: float, first_mib: float | None = None) -> float:
         groups = ddp_groups(gradients, cap_mib * MIB, first_mib and first_mib * MIB)
@@ -69,28 +69,42 @@ def of_ddp(question: Question) -> dict:
         return predicted.step_s + question.step.after_s
 
     sweep = {cap: step_s(cap) for cap in sizes_mib(question)}
-    best = smallest_of_best(sweep)
     default_s = step_s(DDP_DEFAULT_MIB, DDP_FIRST_MIB)
-    return {
-        "bucket_cap_mb": best,
-        "step_s": sweep[best],
-        "default_step_s": default_s,
-        "keep_default": keeps_default(default_s, sweep),
-        "sweep": sweep,
-    }
+    best = smallest_of_best(sweep)
+    return {"bucket_cap_mb": best} | advice(sweep, best, default_s)
+
+
+def of_horovod(question: Question) -> dict:
+    """`advice` with fusion_threshold_bytes: the default where none is more than FLAT faster."""
+    gradients, after_s = in_float32(question), question.step.after_s
+    tried = [0, *sizes_mib(question)]
+    sweep = {mib: horovod_s(gradients, question, mib * MIB) + after_s for mib in tried}
+    default_s = sweep[HOROVOD_DEFAULT_MIB]
+    best = HOROVOD_DEFAULT_MIB if keeps_default(default_s, sweep) else smallest_of_best(sweep)
+    return {"fusion_threshold_bytes": best * MIB} | advice(sweep, best, default_s)
+
+
+def advice(sweep: dict[int, float], best: int, default_s: float) -> dict:
+    """{"step_s", "default_step_s", "keep_default", "sweep": {MiB: step_s}}."""
+    found = {"step_s": sweep[best], "default_step_s": default_s}
+    return found | {"keep_default": keeps_default(default_s, sweep), "sweep": sweep}
+
+
+def in_float32(question: Question) -> Gradients:
+    return [(ready_s, FLOAT32 * elements) for ready_s, elements in question.step.ready]
 
 
 def of_theta(question: Question) -> dict:
-    """{"theta_bytes", "step_s", "all_bytes", "ties", "sweep": {bytes: step_s}}: row `theta`.
+    """{"theta_bytes", "step_s", "all_bytes", "sweep": {bytes: step_s}, "ties", "near"} of `theta`.
 
-    ties: the thetas around the best whose steps are at most EQUAL longer.
+    ties, near: the thetas around the best whose steps are at most EQUAL, or FLAT, longer.
     """
-    all_bytes = FLOAT32 * question.step.elements
-    sweep = theta_sweep("theta", question) or {0: question.step.compute_s}
-    best = best_theta("theta", question) or 0
-    ties = around(sweep, best, EQUAL)
+    theta, all_bytes = SYSTEMS["theta"], FLOAT32 * question.step.elements
+    sweep = theta.sweep(question) or {0: question.step.compute_s}
+    best = theta.best_theta(question) or 0
     found = {"theta_bytes": best, "step_s": min(sweep.values()), "all_bytes": all_bytes}
-    return found | {"ties": ties, "sweep": sweep}
+    found |= {"ties": around(sweep, best, EQUAL), "sweep": sweep}
+    return found | {"near": around(sweep, best, FLAT)}
 
 
 def around(sweep: dict[int, float], best: int, share: float) -> list[int]:
@@ -111,26 +125,6 @@ def sizes_mib(question: Question) -> list[int]:
     while found[-1] < most:
         found.append(min(most, max(found[-1] + 1, int(DENSE * found[-1]))))
     return found
-
-
-def of_horovod(question: Question) -> dict:
-    """{"fusion_threshold_bytes", "step_s", "default_step_s", "keep_default", "sweep"}.
-
-    sweep: {MiB: step_s}. The default where no threshold is more than FLAT faster.
-    """
-    gradients = [(ready_s, FLOAT32 * elements) for ready_s, elements in question.step.ready]
-    after_s, tried = question.step.after_s, [0, *sizes_mib(question)]
-    sweep = {mib: horovod_s(gradients, question, mib * MIB) + after_s for mib in tried}
-    default_s = sweep[HOROVOD_DEFAULT_MIB]
-    keeps = keeps_default(default_s, sweep)
-    best = HOROVOD_DEFAULT_MIB if keeps else smallest_of_best(sweep)
-    return {
-        "fusion_threshold_bytes": best * MIB,
-        "step_s": sweep[best],
-        "default_step_s": default_s,
-        "keep_default": keeps,
-        "sweep": sweep,
-    }
 
 
 def keeps_default(default_s: float, sweep: dict[int, float]) -> bool:

@@ -77,6 +77,11 @@ class Question:
         return min(self.size, self.ranks_per_node)
 
     @property
+    def two_levels(self) -> bool:
+        """Are there nodes, and ranks that share them?"""
+        return self.per_node > 1 and self.nodes > 1
+
+    @property
     def inside(self) -> Link:
         return self.fabric.inside or self.fabric.ring_hop or self.fabric.between
 

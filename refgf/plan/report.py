@@ -3,9 +3,9 @@
 from textwrap import wrap
 from typing import Any
 
-from refgf.plan import buckets, judged, memory
+from refgf.plan import buckets, judged
 from refgf.plan.question import Question, ranges, slowest
-from refgf.plan.systems import CSC_PERCENT, DASO_EVERY, DASO_WAIT, SYSTEMS, TOPK_DENSITY, best_theta
+from refgf.plan.systems import CSC_PERCENT, DASO_EVERY, DASO_WAIT, SYSTEMS, TOPK_DENSITY
 from refgf.plan.uncertainty import curve, planned
 from refgf.predict.cost import Link
 
@@ -28,9 +28,9 @@ MEANING = {
 
 def answer(question: Question) -> dict[str, Any]:
     """Everything that the text says, in seconds and bytes; a missing system is null."""
-    bytes_per_rank, systems = memory.per_rank(question), {}
+    systems = {}
     advised = question.fabric.alpha_known and question.size > 1
-    for name in SYSTEMS:
+    for name, system in SYSTEMS.items():
         found = planned(name, question)
         systems[name] = found and {
             "step_s": found.step_s,
@@ -39,8 +39,8 @@ def answer(question: Question) -> dict[str, Any]:
             "efficiency_percent": 100 * question.step.compute_s / found.step_s,
             "widths": found.widths,
             "widest_input": found.widest,
-            "theta_bytes": best_theta(name, question) if advised else None,
-            "memory_bytes": bytes_per_rank[name],
+            "theta_bytes": system.best_theta(question) if advised else None,
+            "memory_bytes": float(system.bytes_per_rank(question)),
         }
     link, step = question.fabric.between, question.step
     return {
@@ -62,18 +62,12 @@ def answer(question: Question) -> dict[str, Any]:
         "overlap": question.overlap,
         "allreduce": question.allreduce,
         "systems": systems,
-        "refgf": theta_advice(question) if advised else None,
+        "refgf": buckets.of_theta(question) if advised else None,
         "pytorch": buckets.of_ddp(question) if advised else None,
         "horovod": buckets.of_horovod(question) if advised else None,
         "efficiency_percent": curve(question, sizes(question.ranks_per_node)),
         "on_a_real_cluster": judged.steps(),
     }
-
-
-def theta_advice(question: Question) -> dict[str, Any]:
-    """The sweep of theta; `near`: the thetas around the best that are at most FLAT slower."""
-    found = buckets.of_theta(question)
-    return found | {"near": buckets.around(found["sweep"], found["theta_bytes"], buckets.FLAT)}
 
 
 def costs(link: Link) -> dict[str, float]:
@@ -254,8 +248,7 @@ def gain(found: dict[str, Any]) -> str:
 
 def flat_in_words(ours: dict[str, Any]) -> str:
     """The thetas around the best whose steps are at most FLAT longer. Theta: bytes of a call."""
-    near = buckets.around(ours["sweep"], ours["theta_bytes"], buckets.FLAT)
-    slower = f"{100 * buckets.FLAT:g} % slower"
+    near, slower = ours["near"], f"{100 * buckets.FLAT:g} % slower"
     if len(near) == 1:
         return f"a call waits for theta bytes; those tried next to it are more than {slower}"
     return f"a call waits for theta bytes; {near[0]:,} to {near[-1]:,} are at most {slower}"

@@ -22,13 +22,12 @@ that nccl-tests measured over several GPUs a host is planned with the mean.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
 
 from refgf.papers.mgwfbp.merge import exact_merge, greedy_merge
 from refgf.papers.mstopk.cost import gather_s, hitopk_s
 from refgf.papers.scaling.collectives import hierarchical_s
-from refgf.papers.scaling.systems import System, step
 from refgf.plan import thetas
 from refgf.plan.question import Question, ranges, varied
 from refgf.predict.cost import (
@@ -39,7 +38,7 @@ from refgf.predict.cost import (
     ring_line,
     ring_reduce_scatter_s,
 )
-from refgf.predict.timeline import CallTime, Gradients, lateness, predict
+from refgf.predict.timeline import CallTime, eager, lateness
 
 FLOAT32 = 4
 CSC_PERCENT = 10.0
@@ -48,152 +47,129 @@ DASO_EVERY, DASO_WAIT = 4, 1
 MOST_EXACT = (
     400  # gradients; above, the best merge takes seconds: the greedy rule, or theta's groups
 )
+STATE = 12  # bytes a parameter: float32 weights, gradients, momentum of SGD (Adam: 4 more)
+PAIR = 8  # bytes of a float32 value and its index
+
+Calls = dict[int, list[range]]  # {theta in bytes on the wire: groups of gradients}
 
 
-Answer = float | None  # seconds of a step; None: the system does not apply
+@dataclass(frozen=True)
+class System:
+    """A row of the plan.
+
+    memory       question -> bytes of a rank besides STATE and float16 gradients
+    calls        (question, system) -> the groups that are tried; empty: none
+    allreduce_s  question -> T(bytes) of a call; None: a rank has nobody to call
+    wire         itemsize, and percent of the chunks (thetas.sent)
+    more_s       (question, seconds with the calls) -> seconds that follow them
+    two_levels   needs nodes, and ranks that share them
+    """
+
+    memory: Callable[[Question], int]
+    calls: Callable[[Question, "System"], Calls]
+    allreduce_s: Callable[[Question], CallTime | None] = Question.flat.fget
+    wire: dict[str, float] = field(default_factory=dict)
+    more_s: Callable[[Question, float], float] = lambda question, calls_s: 0.0
+    two_levels: bool = False
+
+    def step_s(self, question: Question) -> float | None:
+        """With the best calls, or those of the question. None: the system does not apply."""
+        if question.size == 1:
+            return question.step.compute_s
+        if self.two_levels and not question.two_levels:
+            return None
+        if question.groups is not None:
+            seconds = self.with_calls(question, question.groups)
+        else:
+            seconds = min(self.sweep(question).values(), default=question.step.compute_s)
+        return seconds + self.more_s(question, seconds)
+
+    def with_calls(self, question: Question, groups: list[range]) -> float:
+        ready, after_s = question.step.ready, question.step.after_s
+        given = self.allreduce_s(question), question.overlap
+        return thetas.step_s(ready, groups, *given, **self.wire) + after_s
+
+    def tried(self, question: Question) -> Calls:
+        """What `calls` has for this question; nothing where no call is made."""
+        applies = question.two_levels or not self.two_levels
+        if question.size == 1 or not applies or self.allreduce_s(question) is None:
+            return {}
+        return self.calls(question, self)
+
+    def sweep(self, question: Question) -> dict[int, float]:
+        """{theta: seconds with its calls}."""
+        tried = self.tried(question).items()
+        return {theta: self.with_calls(question, groups) for theta, groups in tried}
+
+    def best_theta(self, question: Question) -> int | None:
+        """In bytes on the wire. Its step is the best, or EQUAL. None: no theta is chosen."""
+        tried = self.tried(question) if self.calls is by_theta else {}
+        if not tried:
+            return None
+        slow = varied(question, **{name: high for name, (_, high) in ranges(question).items()})
+        return thetas.best(
+            {theta: self.with_calls(question, groups) for theta, groups in tried.items()},
+            lambda theta: self.with_calls(slow, tried[theta]),
+        )
+
+    def best_calls(self, question: Question) -> list[range] | None:
+        """The groups of the best theta, or the best groups; None where no call is made."""
+        tried, theta = self.tried(question), self.best_theta(question)
+        if theta is not None:
+            return tried[theta]
+        fastest_first = sorted(tried.values(), key=lambda each: self.with_calls(question, each))
+        return next(iter(fastest_first), None)
+
+    def bytes_per_rank(self, question: Question) -> int:
+        """What the classes of refgf allocate, activations excluded. One rank exchanges nothing."""
+        if question.size == 1:
+            return STATE * question.step.elements
+        half = 2 if self.wire.get("itemsize") == 2 else 0
+        return (STATE + half) * question.step.elements + self.memory(question)
 
 
-def overlapped(question: Question, **settings) -> float:
-    """A step whose calls run during backward, with these settings of `System`."""
-    if question.size == 1:
-        return question.step.compute_s
-    system = System("planned", overlap=question.overlap, **settings)
-    return step(question.step.ready, system, question.flat).step_s + question.step.after_s
+# ---- calls during backward ----
 
 
-def eager_s(question: Question) -> Answer:
-    return overlapped(question)
+def by_theta(question: Question, system: System) -> Calls:
+    return thetas.calls(question.step.ready, **system.wire)
 
 
-def theta_s(question: Question) -> Answer:
-    return best_s("theta", question)
+def one_by_one(question: Question, system: System) -> Calls:
+    return {0: eager(question.step.ready)}
 
 
-def merged_s(question: Question) -> Answer:
-    return overlapped(question, grouping=lambda *sent: merged_groups(question, *sent))
-
-
-def merged_groups(question: Question, gradients: Gradients, line: CallTime) -> list[range]:
+def merged(question: Question, system: System) -> Calls:
     """The exact merge is the best if calls do not slow backward down."""
-    if question.groups is not None:
-        return question.groups
+    gradients, _ = thetas.sent(question.step.ready)
     few = len(gradients) <= MOST_EXACT
-    merge = (exact_merge if few else greedy_merge)(gradients, line)
+    merge = (exact_merge if few else greedy_merge)(gradients, system.allreduce_s(question))
     if few and question.overlap == 1:
-        return merge
-    swept = theta_sweep("theta", question)
-    tried = merge, thetas.calls(question.step.ready)[min(swept, key=swept.get)]
-    return min(tried, key=lambda each: predict(gradients, each, line, question.overlap).step_s)
+        return {0: merge}
+    theta = SYSTEMS["theta"]
+    swept = theta.sweep(question)
+    return {0: merge, 1: theta.tried(question)[min(swept, key=swept.get)]}
 
 
-def groups_of(system: str, question: Question) -> list[range] | None:
-    """The calls of this system's best theta or merge; None if it has none to choose."""
-    if system == "merged" and question.size > 1:
-        gradients, _ = thetas.sent(question.step.ready)
-        return merged_groups(question, gradients, question.flat)
-    theta = best_theta(system, question)
-    if theta is None:
-        return None
-    return thetas.calls(question.step.ready, **LAZY[system][1])[theta]
+def none(question: Question, system: System) -> Calls:
+    return {}
 
 
-def half_s(question: Question) -> Answer:
-    return best_s("half", question)
-
-
-def csc_s(question: Question) -> Answer:
-    return best_s("CSC", question)
-
-
-def theta_sweep(system: str, question: Question) -> dict[int, float] | None:
-    """{theta in bytes on the wire: step_s}; None for a system or question without a theta."""
-    if question.size == 1 or system not in LAZY or not applies(system, question):
-        return None
-    tried = thetas.calls(question.step.ready, **LAZY[system][1])
-    return {theta: lazy_s(system, question, groups) for theta, groups in tried.items()}
-
-
-def lazy_s(system: str, question: Question, groups: list[range]) -> float:
-    """A step of a system with a theta, with these calls."""
-    allreduce_s, settings = LAZY[system]
-    ready, after_s = question.step.ready, question.step.after_s
-    given = allreduce_s(question), question.overlap
-    return thetas.step_s(ready, groups, *given, **settings) + after_s
-
-
-def applies(system: str, question: Question) -> bool:
-    """Two levels need nodes, and ranks that share them; DASO's calls with a theta are in a node."""
-    if system == "DASO":
-        return question.per_node > 1
-    return not system.startswith("hierarchy") or (question.per_node > 1 and question.nodes > 1)
-
-
-def best_theta(system: str, question: Question) -> int | None:
-    """The theta of this system's calls, in bytes on the wire. Its step is the best, or EQUAL."""
-    swept = theta_sweep(system, question)
-    if swept is None:
-        return None
-    slow = varied(question, **{name: high for name, (_, high) in ranges(question).items()})
-    groups = thetas.calls(question.step.ready, **LAZY[system][1])
-    return thetas.best(swept, lambda theta: lazy_s(system, slow, groups[theta]))
-
-
-def best_s(system: str, question: Question) -> float:
-    """The step with the best theta, or with the calls of the question."""
-    if question.groups is not None:
-        return lazy_s(system, question, question.groups)
-    swept = theta_sweep(system, question)
-    return question.step.compute_s if swept is None else min(swept.values())
-
-
-def topk_s(question: Question) -> Answer:
-    """One exchange after backward: nothing overlaps, because top-k chooses from all gradients."""
-    if question.size == 1:
-        return question.step.compute_s
-    return question.step.compute_s + min(topk_flat_s(question), topk_levels_s(question))
-
-
-def topk_flat_s(question: Question) -> float:
-    """All ranks gather the pairs of all ranks."""
-    chosen = ceil(TOPK_DENSITY * question.step.elements)
-    return max(gather_s(question.size, chosen, FLOAT32, hop) for hop in question.hops)
-
-
-def topk_levels_s(question: Question) -> float:
-    """HiTopKComm: a rank gathers the pairs of its slice from all nodes; inf without two levels."""
-    n, k, between = question.step.elements, question.per_node, question.fabric.between
-    if k == 1 or question.nodes == 1:
-        return inf
-    shared = replace(between, beta_s_per_byte=k * between.beta_s_per_byte)
-    chosen = ceil(ceil(TOPK_DENSITY * n) / k)
-    return hitopk_s(question.nodes, k, n, chosen, FLOAT32, question.inside, shared)
-
-
-def hierarchy_s(question: Question, system: str = "hierarchy") -> Answer:
-    """None where each node has one rank, or all ranks are on one node."""
-    if question.size > 1 and not applies(system, question):
-        return None
-    return best_s(system, question)
-
-
-def hierarchy16_s(question: Question) -> Answer:
-    return hierarchy_s(question, "hierarchy16")
+def shared_link(question: Question) -> Link:
+    """The link between nodes for one of the k ranks of a node, all of which send."""
+    between = question.fabric.between
+    return replace(between, beta_s_per_byte=question.per_node * between.beta_s_per_byte)
 
 
 def fastest(question: Question) -> CallTime:
     """T(bytes) of the best allreduce in two levels; k rings between nodes share a node's link."""
-    nodes, k, inside, between = (
-        question.nodes,
-        question.per_node,
-        question.inside,
-        question.fabric.between,
-    )
-    shared = replace(between, beta_s_per_byte=k * between.beta_s_per_byte)
+    place, inside = (question.nodes, question.per_node), question.inside
+    between, shared = question.fabric.between, shared_link(question)
 
     def allreduce_s(nbytes: float) -> float:
         n = ceil(nbytes)
-        two_levels_s = two_level_ring_s(nodes, k, n, 1, inside, shared)
-        three_phases_s = hierarchical_s(nodes, k, n, 1, inside, between)
+        two_levels_s = two_level_ring_s(*place, n, 1, inside, shared)
+        three_phases_s = hierarchical_s(*place, n, 1, inside, between)
         return min(question.flat(nbytes), two_levels_s, three_phases_s)
 
     return allreduce_s
@@ -211,50 +187,100 @@ def two_level_ring_s(
     )
 
 
-def daso_s(question: Question) -> Answer:
-    """The mean of a cycle: in each batch a sum in the node, in one of B a sum between the nodes.
+def in_node(question: Question) -> CallTime | None:
+    return ring_line(question.per_node, question.inside) if question.per_node > 1 else None
+
+
+# ---- what follows the calls ----
+
+
+def topk_s(question: Question, calls_s: float) -> float:
+    """One exchange after backward: nothing overlaps, because top-k chooses from all gradients."""
+    return min(topk_flat_s(question), topk_levels_s(question))
+
+
+def topk_flat_s(question: Question) -> float:
+    """All ranks gather the pairs of all ranks."""
+    chosen = ceil(TOPK_DENSITY * question.step.elements)
+    return max(gather_s(question.size, chosen, FLOAT32, hop) for hop in question.hops)
+
+
+def topk_levels_s(question: Question) -> float:
+    """HiTopKComm: a rank gathers the pairs of its slice from all nodes; inf without two levels."""
+    if not question.two_levels:
+        return inf
+    n, k, shared = question.step.elements, question.per_node, shared_link(question)
+    chosen = ceil(ceil(TOPK_DENSITY * n) / k)
+    return hitopk_s(question.nodes, k, n, chosen, FLOAT32, question.inside, shared)
+
+
+def between_nodes_s(question: Question, calls_s: float) -> float:
+    """DASO's mean over a cycle: in one of B batches a sum between the nodes.
 
     The group that sends takes the whole of its node's link. The sum is hidden behind W batches,
     which it slows down as any call does.
     """
-    if question.size == 1:
-        return question.step.compute_s
-    local_s = best_s("DASO", question)
     if question.nodes == 1:
-        return local_s
+        return 0.0
     elements = question.step.elements
     sum_s = ring_allreduce_s(question.nodes, elements, FLOAT32, question.fabric.between)
-    hidden_s = DASO_WAIT * local_s
+    hidden_s = DASO_WAIT * calls_s
     late_s = lateness(sum_s, hidden_s, question.overlap)
-    return local_s + max(late_s, sum_s - hidden_s) / DASO_EVERY
+    return max(late_s, sum_s - hidden_s) / DASO_EVERY
 
 
-def in_node(question: Question) -> CallTime:
-    return ring_line(question.per_node, question.inside)
+# ---- bytes of a rank: a slice that it receives, a residual ----
 
 
-def flat(question: Question) -> CallTime:
-    return question.flat
+def slice_bytes(question: Question) -> int:
+    """Of the largest group, which holds all gradients."""
+    return FLOAT32 * ceil(question.step.elements / question.size)
 
 
-CSC = {"itemsize": 2, "percent": CSC_PERCENT}
-LAZY: dict[str, tuple[Callable[[Question], CallTime], dict[str, float]]] = {
-    "theta": (flat, {}),
-    "half": (flat, {"itemsize": 2}),
-    "CSC": (flat, CSC),
-    "hierarchy": (fastest, {}),
-    "hierarchy16": (fastest, {"itemsize": 2}),
-    "DASO": (in_node, {}),
-}
+def eager_bytes(question: Question) -> int:
+    largest = max(elements for _, elements in question.step.ready)
+    return FLOAT32 * ceil(largest / question.size)
 
-SYSTEMS: dict[str, Callable[[Question], Answer]] = {
-    "eager": eager_s,
-    "theta": theta_s,
-    "merged": merged_s,
-    "half": half_s,
-    "CSC": csc_s,
-    "top-k": topk_s,
-    "hierarchy": hierarchy_s,
-    "hierarchy16": hierarchy16_s,
-    "DASO": daso_s,
+
+def node_slice_bytes(question: Question) -> int:
+    return FLOAT32 * ceil(question.step.elements / question.per_node)
+
+
+def csc_bytes(question: Question) -> int:
+    scratch = ceil(slice_bytes(question) * CSC_PERCENT / 100)
+    return FLOAT32 * question.step.elements + scratch
+
+
+def topk_bytes(question: Question) -> int:
+    """A residual of all gradients; in two levels of a slice, which is received in the node, too."""
+    levels = topk_levels_s(question) < topk_flat_s(question)
+    n = question.step.elements
+    own = 2 * node_slice_bytes(question) if levels else FLOAT32 * n
+    return own + pairs_of_topk(question)
+
+
+def pairs_of_topk(question: Question) -> int:
+    """Bytes that a rank receives: the pairs of all ranks, or of its slice from all nodes."""
+    chosen = ceil(TOPK_DENSITY * question.step.elements)
+    if topk_levels_s(question) < topk_flat_s(question):
+        return PAIR * ceil(chosen / question.per_node) * question.nodes
+    return PAIR * chosen * question.size
+
+
+def daso_bytes(question: Question) -> int:
+    """The parameters in flight, too."""
+    return FLOAT32 * question.step.elements + slice_bytes(question)
+
+
+HALF = {"itemsize": 2}
+SYSTEMS = {
+    "eager": System(eager_bytes, one_by_one),
+    "theta": System(slice_bytes, by_theta),
+    "merged": System(slice_bytes, merged),
+    "half": System(slice_bytes, by_theta, wire=HALF),
+    "CSC": System(csc_bytes, by_theta, wire=HALF | {"percent": CSC_PERCENT}),
+    "top-k": System(topk_bytes, none, more_s=topk_s),
+    "hierarchy": System(node_slice_bytes, by_theta, fastest, two_levels=True),
+    "hierarchy16": System(node_slice_bytes, by_theta, fastest, HALF, two_levels=True),
+    "DASO": System(daso_bytes, by_theta, in_node, more_s=between_nodes_s),
 }

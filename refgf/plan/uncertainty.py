@@ -11,7 +11,7 @@ model leaves out (contention, stragglers, casts) is not in it.
 from dataclasses import dataclass, replace
 
 from refgf.plan.question import Question, ranges, varied
-from refgf.plan.systems import SYSTEMS, groups_of
+from refgf.plan.systems import SYSTEMS
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,21 @@ class PlannedStep:
 
 def planned(system: str, question: Question) -> PlannedStep | None:
     """None if the system does not apply to this question."""
-    seconds = SYSTEMS[system]
-    middle_s = seconds(question)
+    step_s = SYSTEMS[system].step_s
+    middle_s = step_s(question)
     if middle_s is None:
         return None
-    inputs, question = ranges(question), replace(question, groups=groups_of(system, question))
+    inputs, question = (
+        ranges(question),
+        replace(question, groups=SYSTEMS[system].best_calls(question)),
+    )
     ends_s = [
-        seconds(varied(question, **{name: both[end] for name, both in inputs.items()}))
+        step_s(varied(question, **{name: both[end] for name, both in inputs.items()}))
         for end in (0, 1)
     ]
     widths = {}
     for name, both in inputs.items():
-        low_s, high_s = (seconds(varied(question, **{name: factor})) for factor in both)
+        low_s, high_s = (step_s(varied(question, **{name: factor})) for factor in both)
         widths[name] = (high_s - low_s) / middle_s
     widths = dict(sorted(widths.items(), key=lambda pair: -pair[1]))
     return PlannedStep(system, middle_s, *ends_s, widths)
@@ -52,11 +55,11 @@ def planned(system: str, question: Question) -> PlannedStep | None:
 def curve(question: Question, sizes: list[int]) -> dict[str, dict[int, float | None]]:
     """{system: {ranks: efficiency in percent, T(exchange off) / T(exchange on)}}."""
     compute_s, found = question.step.compute_s, {}
-    for name, seconds in SYSTEMS.items():
+    for name, system in SYSTEMS.items():
         found[name] = {}
         for size in sizes:
             k = min(size, question.ranks_per_node)
             asked = replace(question, size=size, ranks_per_node=k)
-            step_s = seconds(asked)
+            step_s = system.step_s(asked)
             found[name][size] = None if step_s is None else 100 * compute_s / step_s
     return found

@@ -10,7 +10,7 @@ from refgf.plan.fabric import Fabric, load
 from refgf.plan.inputs import read_model
 from refgf.plan.question import Question
 from refgf.plan.step_times import StepTimes
-from refgf.plan.systems import SYSTEMS, best_theta
+from refgf.plan.systems import SYSTEMS
 from refgf.predict.cost import Link, ring_line
 from refgf.predict.timeline import lazy, predict
 
@@ -65,7 +65,7 @@ def test_horovod_s_calls_slow_backward_down_as_all_calls_do(overlap):
     question = replace(asked([(ready_s, MIB) for ready_s, _ in gradients]), overlap=overlap)
     assert buckets.CYCLE_S < question.flat(4 * MIB) < 0.1 - buckets.CYCLE_S
     horovod_s = buckets.horovod_s(gradients, question, 1e9)
-    assert horovod_s == pytest.approx(SYSTEMS["eager"](question) - question.step.after_s)
+    assert horovod_s == pytest.approx(SYSTEMS["eager"].step_s(question) - question.step.after_s)
     late_s = horovod_s - 0.5 - question.flat(4 * MIB)
     assert late_s == pytest.approx(4 * (1 - overlap) * question.flat(4 * MIB))
 
@@ -107,6 +107,7 @@ def test_a_gain_that_is_too_small_keeps_ddps_default():
 
 def test_horovod_faster_than_theta_is_explained():
     ours = {"theta_bytes": 1, "step_s": 1.0, "all_bytes": 9, "ties": [1], "sweep": {0: 2.0, 1: 1.0}}
+    ours |= {"near": [1]}
     other = {"step_s": 0.9, "default_step_s": 0.9, "keep_default": True, "sweep": {128: 0.9}}
     ddp = other | {"bucket_cap_mb": 1, "default_step_s": 1.0}
     for factor, lines in ((1.0, 5), (2.0, 4)):
@@ -171,7 +172,7 @@ def test_sweeps_end_with_one_call_of_all_gradients():
     all_bytes = 4 * question.step.elements
     one_call_s = question.step.compute_s + question.flat(all_bytes)
     found, ddp = buckets.of_theta(question), buckets.of_ddp(question)
-    assert found["step_s"] == SYSTEMS["theta"](question) == pytest.approx(one_call_s)
+    assert found["step_s"] == SYSTEMS["theta"].step_s(question) == pytest.approx(one_call_s)
     assert max(found["sweep"]) == all_bytes in found["ties"]
     for sweep in (ddp["sweep"], buckets.of_horovod(question)["sweep"]):
         assert (max(sweep) - 1) * MIB < all_bytes <= max(sweep) * MIB
@@ -195,8 +196,8 @@ def test_no_theta_is_faster_than_the_advised_one(seed):
     every = [predict(gradients, lazy(gradients, theta), question.flat).step_s for theta in sums]
     found = buckets.of_theta(question)
     assert found["step_s"] == pytest.approx(min(every) + question.step.after_s, rel=1e-3)
-    assert found["step_s"] == SYSTEMS["theta"](question)
-    assert found["theta_bytes"] == best_theta("theta", question)
+    assert found["step_s"] == SYSTEMS["theta"].step_s(question)
+    assert found["theta_bytes"] == SYSTEMS["theta"].best_theta(question)
 
 
 def test_a_long_list_tries_a_bounded_number_of_thetas():

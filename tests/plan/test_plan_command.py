@@ -13,7 +13,7 @@ from refgf.papers.scaling import confronted
 from refgf.papers.scaling.interval import LABELS
 from refgf.papers.scaling.machine import Machine, save
 from refgf.plan import __main__ as command
-from refgf.plan import judged, replay, report
+from refgf.plan import buckets, judged, replay, report
 from refgf.predict.cost import Link
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,7 +105,7 @@ def test_the_text_says_what_was_assumed(monkeypatch, capsys):
 
 def sweep_of(steps_s, best, ties):
     found = {"theta_bytes": best, "step_s": steps_s[best], "ties": ties, "sweep": steps_s}
-    return found | {"all_bytes": 9}
+    return found | {"all_bytes": 9, "near": buckets.around(steps_s, best, buckets.FLAT)}
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,7 @@ def test_a_tie_is_called_one(steps_s, best, ties, said):
 
 def test_how_flat_the_best_theta_is():
     """Around the best, not past a theta that is worse: 4 is as good as 1, but 3 lies between."""
-    sweep = {0: 1.5, 1: 1.01, 2: 1.0, 3: 1.1, 4: 1.0}
-    said = report.flat_in_words({"theta_bytes": 2, "step_s": 1.0, "sweep": sweep})
+    said = report.flat_in_words(sweep_of({0: 1.5, 1: 1.01, 2: 1.0, 3: 1.1, 4: 1.0}, 2, [2]))
     assert said == "a call waits for theta bytes; 1 to 2 are at most 2 % slower"
 
 

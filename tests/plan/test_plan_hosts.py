@@ -53,8 +53,10 @@ def test_hops_inside_do_not_make_the_link_between_nodes_faster(tmp_path):
     before, after = (Question(step, each, 4096, 8) for each in (mixed, found))
     assert after.flat(1e6) == pytest.approx(before.flat(1e6))
     mean = replace(mixed, between=mixed.ring_hop)  # too fast: most of its hops were inside
-    assert SYSTEMS["hierarchy"](after) > 3 * SYSTEMS["hierarchy"](replace(before, fabric=mean))
-    assert SYSTEMS["hierarchy"](after) < 2 * SYSTEMS["hierarchy"](before)
+    assert SYSTEMS["hierarchy"].step_s(after) > 3 * SYSTEMS["hierarchy"].step_s(
+        replace(before, fabric=mean)
+    )
+    assert SYSTEMS["hierarchy"].step_s(after) < 2 * SYSTEMS["hierarchy"].step_s(before)
     alone = Question(step, found, 4096)  # one rank a node: all hops are between nodes
     assert alone.flat.a_s == pytest.approx(2 * 4095 * found.between.alpha_s)
     (hop,) = Question(step, found, 4096, 4).hops
@@ -73,7 +75,7 @@ def test_without_inside_the_interval_holds_the_slowest_hop_between_nodes(tmp_pat
     )
     step = StepTimes("small", "this test", ((1e-4, 1000), (2e-4, 1000)))
     asked = Question(step, mixed, 4096, 8)
-    slowest = SYSTEMS["hierarchy"](replace(asked, fabric=mixed.scaled(hops=high)))
+    slowest = SYSTEMS["hierarchy"].step_s(replace(asked, fabric=mixed.scaled(hops=high)))
     found = planned("hierarchy", asked)
     assert found.widest == "hops" and found.high_s >= slowest > 2 * found.step_s
     assert found.low_s < found.step_s / 2

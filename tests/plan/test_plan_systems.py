@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from refgf.papers.scaling.systems import System, step
-from refgf.plan import buckets, memory, report, thetas
+from refgf.plan import buckets, report, systems, thetas
 from refgf.plan.fabric import CHOSEN, Fabric, load
 from refgf.plan.inputs import read_model
 from refgf.plan.question import Question, ranges, varied
@@ -16,11 +16,7 @@ from refgf.plan.systems import (
     CSC_PERCENT,
     MOST_EXACT,
     SYSTEMS,
-    best_theta,
     fastest,
-    groups_of,
-    overlapped,
-    theta_sweep,
     two_level_ring_s,
 )
 from refgf.plan.uncertainty import curve, planned
@@ -37,29 +33,29 @@ def question(size, per_node=1, **changes):
 
 
 def test_one_rank_has_no_exchange():
-    for name, seconds in SYSTEMS.items():
-        assert seconds(question(1)) == pytest.approx(STEP.compute_s), name
+    for name, system in SYSTEMS.items():
+        assert system.step_s(question(1)) == pytest.approx(STEP.compute_s), name
 
 
 def test_eager_is_the_predictor_s_eager_step():
     line = ring_line(8, BETWEEN)
     expected = step(STEP.ready, System("eager"), line).step_s + STEP.after_s
-    assert SYSTEMS["eager"](question(8)) == pytest.approx(expected)
+    assert SYSTEMS["eager"].step_s(question(8)) == pytest.approx(expected)
     by_hand_s, end_s = 0.0, 0.0
     for ready_s, elements in STEP.ready:
         end_s = max(end_s, ready_s) + line(4 * elements)
         by_hand_s = end_s + STEP.after_s
-    assert SYSTEMS["eager"](question(8)) == pytest.approx(by_hand_s)
+    assert SYSTEMS["eager"].step_s(question(8)) == pytest.approx(by_hand_s)
 
 
 def test_top_k_and_daso_by_hand():
     sent_s = 7 * 2 * BETWEEN.message_s(4 * math.ceil(0.01 * STEP.elements))
-    assert SYSTEMS["top-k"](question(8)) == pytest.approx(STEP.compute_s + sent_s)
-    assert SYSTEMS["DASO"](question(8)) == STEP.compute_s  # hidden behind one batch
+    assert SYSTEMS["top-k"].step_s(question(8)) == pytest.approx(STEP.compute_s + sent_s)
+    assert SYSTEMS["DASO"].step_s(question(8)) == STEP.compute_s  # hidden behind one batch
     slow = FABRIC.scaled(beta=4.0)
     sum_s = 2 * 7 * slow.between.message_s(4 * math.ceil(STEP.elements / 8))
     expected = STEP.compute_s + (sum_s - STEP.compute_s) / 4
-    assert SYSTEMS["DASO"](Question(STEP, slow, 8)) == pytest.approx(expected)
+    assert SYSTEMS["DASO"].step_s(Question(STEP, slow, 8)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("beta", [1.0, 4.0], ids=["hidden", "longer than a batch"])
@@ -71,17 +67,17 @@ def test_daso_s_sum_slows_the_batch_that_hides_it(beta):
         slower_s = (1 - overlap) * sum_s  # backward keeps `overlap` of its speed, and goes on
         expected = STEP.compute_s + max(slower_s, sum_s - STEP.compute_s) / 4
         asked = Question(STEP, fabric, 8, overlap=overlap)
-        assert SYSTEMS["DASO"](asked) == pytest.approx(expected)
+        assert SYSTEMS["DASO"].step_s(asked) == pytest.approx(expected)
 
 
 def test_top_k_s_time_and_memory_are_of_the_same_exchange():
     """HiTopKComm receives the pairs of a slice from all nodes; k of them share a node's link."""
     asked = question(64, 4)
     received = 8 * math.ceil(math.ceil(0.01 * STEP.elements) / 4) * 15  # of the other nodes
-    assert memory.pairs_of_topk(asked) == received * 16 // 15
+    assert systems.pairs_of_topk(asked) == received * 16 // 15
     least_s = STEP.compute_s + 2 * 15 * BETWEEN.alpha_s + 4 * received * BETWEEN.beta_s_per_byte
     inside_s = 2 * 3 * INSIDE.message_s(4 * math.ceil(STEP.elements / 4))
-    assert SYSTEMS["top-k"](asked) == pytest.approx(least_s + inside_s)
+    assert SYSTEMS["top-k"].step_s(asked) == pytest.approx(least_s + inside_s)
 
 
 def test_float16_in_two_levels_is_a_candidate():
@@ -94,9 +90,9 @@ def test_float16_in_two_levels_is_a_candidate():
     nbytes = 2 * asked.step.elements
     by_hand_s = 2 * 1249 * between.alpha_s + 2 * between.beta_s_per_byte * nbytes
     by_hand_s += 2 * 7 / 8 * inside.beta_s_per_byte * nbytes + asked.step.compute_s
-    found_s = SYSTEMS["hierarchy16"](asked)
+    found_s = SYSTEMS["hierarchy16"].step_s(asked)
     assert 0.85 * by_hand_s < found_s <= 1.01 * by_hand_s  # backward hides some of it
-    assert found_s < min(SYSTEMS["half"](asked), SYSTEMS["hierarchy"](asked))
+    assert found_s < min(SYSTEMS["half"].step_s(asked), SYSTEMS["hierarchy"].step_s(asked))
 
 
 def test_many_gradients_are_merged_no_worse_than_by_theta():
@@ -104,7 +100,7 @@ def test_many_gradients_are_merged_no_worse_than_by_theta():
     fabric = load("v100-56gbit")
     asked = Question(read_model("resnet152", fabric, 32, 150.0), fabric, 256, 8)
     assert len(asked.step.ready) > MOST_EXACT
-    assert SYSTEMS["merged"](asked) <= SYSTEMS["theta"](asked)
+    assert SYSTEMS["merged"].step_s(asked) <= SYSTEMS["theta"].step_s(asked)
 
 
 @pytest.mark.parametrize("overlap", [0.0, 0.25, 0.5, 0.9, 1.0])
@@ -115,15 +111,15 @@ def test_no_groups_of_consecutive_gradients_that_are_tried_beat_merged(model, ov
     step = STEP if model == "small" else read_model(model, fabric, None, None)
     for size, per_node in [(4, 1), (64, 8)]:
         asked = Question(step, fabric, size, per_node, overlap)
-        seconds = {name: SYSTEMS[name](asked) for name in ("merged", "theta", "eager")}
+        seconds = {name: SYSTEMS[name].step_s(asked) for name in ("merged", "theta", "eager")}
         merged_s = seconds.pop("merged") * (1 - 1e-9)
-        one_call_s = overlapped(asked, grouping=lambda gradients, _: one_call(gradients))
+        one_call_s = SYSTEMS["merged"].with_calls(asked, one_call(step.ready))
         assert merged_s <= min(*seconds.values(), one_call_s)
 
 
 def test_better_groups_are_never_slower():
     for size, per_node in [(2, 1), (16, 4), (256, 8)]:
-        seconds = {name: SYSTEMS[name](question(size, per_node)) for name in SYSTEMS}
+        seconds = {name: SYSTEMS[name].step_s(question(size, per_node)) for name in SYSTEMS}
         assert seconds["merged"] <= seconds["theta"] <= seconds["eager"]
         assert seconds["half"] <= seconds["theta"]
         if per_node > 1:
@@ -173,7 +169,7 @@ def test_a_slower_link_inside_a_node_decides_the_ring(inside, allreduce_s):
 def test_a_second_node_makes_no_step_shorter(inside):
     fabric = Fabric("net", "this test", BETWEEN, inside)
     for name in ("eager", "theta", "merged", "half", "CSC", "top-k"):
-        one, two = (SYSTEMS[name](Question(STEP, fabric, size, 8)) for size in (8, 16))
+        one, two = (SYSTEMS[name].step_s(Question(STEP, fabric, size, 8)) for size in (8, 16))
         assert two >= one, name
     one, two = (buckets.of_ddp(Question(STEP, fabric, size, 8))["step_s"] for size in (8, 16))
     assert two >= one
@@ -184,7 +180,11 @@ def test_many_gradients_on_two_links_are_merged():
     ready = tuple((1e-4 * i, 50_000) for i in range(MOST_EXACT + 1))
     fabric = Fabric("net", "this test", BETWEEN, SLOW_INSIDE[1])
     asked = Question(StepTimes("many", "this test", ready), fabric, 64, 8)
-    assert SYSTEMS["merged"](asked) <= SYSTEMS["theta"](asked) < SYSTEMS["eager"](asked)
+    assert (
+        SYSTEMS["merged"].step_s(asked)
+        <= SYSTEMS["theta"].step_s(asked)
+        < SYSTEMS["eager"].step_s(asked)
+    )
 
 
 def test_the_interval_holds_a_ring_that_pays_the_mean_hop():
@@ -196,7 +196,7 @@ def test_the_interval_holds_a_ring_that_pays_the_mean_hop():
     assert found.low_s < other.step_s < other.high_s < found.step_s
     assert found.widths["ring"] > 0 and "ring" not in other.widths
     least, most = ranges(blocking)["ring"]
-    ends_s = [SYSTEMS["eager"](varied(blocking, ring=factor)) for factor in (least, most)]
+    ends_s = [SYSTEMS["eager"].step_s(varied(blocking, ring=factor)) for factor in (least, most)]
     assert ends_s == pytest.approx([other.step_s, found.step_s])
     (said,) = report.network_notes(blocking)
     assert "slowest hop, 30 us of latency" in said and "mean hop, 9.75 us" in said
@@ -214,9 +214,9 @@ def test_intervals_hold_and_their_widest_input_is_named(name):
         for beta in CHOSEN["beta"]:
             for pace in (0.97, 1.03):
                 asked = Question(STEP.scaled(pace), FABRIC.scaled(alpha, beta), 64, 4)
-                asked = replace(asked, groups=groups_of(name, question(64, 4)))
-                assert found.low_s <= SYSTEMS[name](asked) * (1 + 1e-12)
-                assert SYSTEMS[name](asked) <= found.high_s * (1 + 1e-12)
+                asked = replace(asked, groups=SYSTEMS[name].best_calls(question(64, 4)))
+                assert found.low_s <= SYSTEMS[name].step_s(asked) * (1 + 1e-12)
+                assert SYSTEMS[name].step_s(asked) <= found.high_s * (1 + 1e-12)
 
 
 def test_an_interval_keeps_the_calls_of_its_step():
@@ -225,15 +225,15 @@ def test_an_interval_keeps_the_calls_of_its_step():
     wide = Fabric("net", "this test", Link(10e-6, 1e-10), ranges={"alpha": (0.5, 8.0)})
     asked = Question(StepTimes("even", "this test", ready), wide, 8)
     slow = replace(asked, fabric=wide.scaled(alpha=8.0))
-    assert SYSTEMS["theta"](slow) < 0.9 * SYSTEMS["eager"](slow)
+    assert SYSTEMS["theta"].step_s(slow) < 0.9 * SYSTEMS["eager"].step_s(slow)
     eager, *others = (planned(name, asked) for name in ("eager", "theta", "merged", "half"))
     assert others[0].step_s == pytest.approx(eager.step_s) and others[0].high_s < eager.high_s
     for name, row in zip(("theta", "merged", "half"), others):
-        kept = replace(asked, groups=groups_of(name, asked))
-        high_s = SYSTEMS[name](varied(kept, 1.03, alpha=8.0))
+        kept = replace(asked, groups=SYSTEMS[name].best_calls(asked))
+        high_s = SYSTEMS[name].step_s(varied(kept, 1.03, alpha=8.0))
         assert row.high_s == pytest.approx(high_s)
-        assert high_s >= SYSTEMS[name](varied(asked, 1.03, alpha=8.0))
-    assert others[0].high_s > 1.001 * SYSTEMS["theta"](varied(asked, 1.03, alpha=8.0))
+        assert high_s >= SYSTEMS[name].step_s(varied(asked, 1.03, alpha=8.0))
+    assert others[0].high_s > 1.001 * SYSTEMS["theta"].step_s(varied(asked, 1.03, alpha=8.0))
 
 
 def test_of_equal_steps_the_theta_whose_interval_is_the_narrowest():
@@ -241,10 +241,10 @@ def test_of_equal_steps_the_theta_whose_interval_is_the_narrowest():
     ready = tuple((0.001 * i, 100_000) for i in range(1, 41))
     wide = Fabric("net", "this test", Link(10e-6, 1e-10), ranges={"alpha": (0.5, 8.0)})
     asked = Question(StepTimes("even", "this test", ready), wide, 8)
-    swept, slow = theta_sweep("theta", asked), varied(asked, 1.03, alpha=8.0)
-    ends_s = theta_sweep("theta", slow)
+    swept, slow = SYSTEMS["theta"].sweep(asked), varied(asked, 1.03, alpha=8.0)
+    ends_s = SYSTEMS["theta"].sweep(slow)
     ties = [theta for theta in swept if swept[theta] < (1 + 1e-9) * min(swept.values())]
-    best = best_theta("theta", asked)
+    best = SYSTEMS["theta"].best_theta(asked)
     assert ties[0] == 0 < best and ends_s[best] < 0.95 * ends_s[0]
     assert all(ends_s[theta] > (1 - 1e-3) * ends_s[best] for theta in ties)
     assert all(ends_s[theta] > ends_s[best] for theta in ties if theta < best)
@@ -254,13 +254,13 @@ def test_chunks_that_wait_for_more_are_sent_when_backward_ends():
     """CSC chooses chunks of the first tensor only: one call of all waits for the second tensor."""
     step = StepTimes("two", "this test", ((0.1, 1_000_000), (0.5, 1000)))
     asked = Question(step, FABRIC, 8)
-    swept = theta_sweep("CSC", asked)
+    swept = SYSTEMS["CSC"].sweep(asked)
     chosen, (norms,) = thetas.sent(step.ready, 2, CSC_PERCENT)
     assert chosen[-2][0] == 0.1 and chosen[-1] == (0.5, 0)
     one_call_s = 0.5 + asked.flat(sum(nbytes for _, nbytes in chosen)) + asked.flat(norms[1])
     assert swept[max(swept)] == pytest.approx(one_call_s)
     assert swept[0] == pytest.approx(0.5 + asked.flat(norms[1]))
-    assert 0 <= best_theta("CSC", asked) < max(swept)
+    assert 0 <= SYSTEMS["CSC"].best_theta(asked) < max(swept)
 
 
 def test_a_theta_that_gains_a_thousandth_is_not_worth_a_wider_interval():
@@ -268,10 +268,10 @@ def test_a_theta_that_gains_a_thousandth_is_not_worth_a_wider_interval():
     fabric = Fabric("net", "this test", Link(5e-6, 4e-11))
     step = read_model("resnet50", load("v100-56gbit"), None, None)
     asked = Question(step, fabric, 256, 8)
-    swept, slow = theta_sweep("theta", asked), varied(asked, 1.1, alpha=1.5, beta=1.15)
-    shortest, best = min(swept, key=swept.get), best_theta("theta", asked)
+    swept, slow = SYSTEMS["theta"].sweep(asked), varied(asked, 1.1, alpha=1.5, beta=1.15)
+    shortest, best = min(swept, key=swept.get), SYSTEMS["theta"].best_theta(asked)
     assert swept[best] <= (1 + thetas.EQUAL) * swept[shortest]
-    ends_s = theta_sweep("theta", slow)
+    ends_s = SYSTEMS["theta"].sweep(slow)
     assert ends_s[best] < 0.95 * ends_s[shortest]
     assert planned("theta", asked).high_s == pytest.approx(ends_s[best])
     assert thetas.best({0: 1.0, 8: 1.0005, 16: 1.002}, {0: 3.0, 8: 2.0, 16: 1.0}.get) == 8
@@ -292,16 +292,20 @@ def test_sizes_of_nodes_that_hold_no_power_of_two():
     )
 
 
+def per_rank(asked):
+    return {name: system.bytes_per_rank(asked) for name, system in SYSTEMS.items()}
+
+
 def test_memory():
-    found, n = memory.per_rank(question(4)), STEP.elements
+    found, n = per_rank(question(4)), STEP.elements
     assert found["theta"] == 12 * n + 4 * math.ceil(n / 4)
     assert found["half"] - found["theta"] == 2 * n
     assert found["top-k"] == 16 * n + 8 * math.ceil(n / 100) * 4
-    assert found["top-k"] == memory.per_rank(question(4, 4))["top-k"]  # one node gathers flat, too
-    levels, chosen = memory.per_rank(question(64, 4)), math.ceil(math.ceil(n / 100) / 4)
+    assert found["top-k"] == per_rank(question(4, 4))["top-k"]  # one node gathers flat, too
+    levels, chosen = per_rank(question(64, 4)), math.ceil(math.ceil(n / 100) / 4)
     assert levels["top-k"] == 12 * n + 2 * 4 * math.ceil(n / 4) + 8 * chosen * 16
     assert levels["hierarchy16"] - levels["hierarchy"] == 2 * n
-    assert set(memory.per_rank(question(1)).values()) == {12.0 * n}
+    assert set(per_rank(question(1)).values()) == {12.0 * n}
 
 
 @pytest.mark.parametrize(

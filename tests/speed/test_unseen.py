@@ -29,7 +29,7 @@ def test_the_groups_of_a_job_take_the_planned_step(system):
     gradients = [(ready_s, (2 if system == "half" else 4) * n) for ready_s, n in READY]
     groups = groups_of(job["groups"]) if "groups" in job else lazy(gradients, job["theta"])
     step_s = predict(gradients, groups, QUESTION.flat).step_s + QUESTION.step.after_s
-    assert step_s == pytest.approx(SYSTEMS[system](QUESTION), rel=thetas.EQUAL)
+    assert step_s == pytest.approx(SYSTEMS[system].step_s(QUESTION), rel=thetas.EQUAL)
 
 
 def record(factor):
@@ -52,7 +52,7 @@ def record(factor):
             value = job["cap_mib"] if side == "ddp" else job.get("theta")
             step_s = planned_s.get(value, 1.0)
             if job.get("system", "sweep") != "sweep":
-                step_s = factor * SYSTEMS[job["system"]](case.question)
+                step_s = factor * SYSTEMS[job["system"]].step_s(case.question)
             rows.append({"rate": "1gbit", "side": side} | job | {"step_s": step_s})
     return {"calibration": {"1gbit": files}, "measured": rows}
 

@@ -34,7 +34,8 @@ from tests.speed.judge import bar
 from refgf.papers.mgwfbp.merge import exact_merge
 from refgf.plan import buckets, fabric, inputs
 from refgf.plan.question import Question
-from refgf.plan.systems import FLOAT32, best_theta
+from refgf.plan.systems import FLOAT32
+from refgf.plan.systems import SYSTEMS as PLANNED
 from refgf.plan.uncertainty import planned
 
 SIDE = Path(__file__).resolve().with_name("unseen_side.py")
@@ -199,7 +200,7 @@ def job(case: Case, system: str) -> dict:
         return found | {"groups": [len(group) for group in exact_merge(gradients, question.flat)]}
     if system == "eager":
         return found | {"theta": 0}
-    return found | {"theta": best_theta(system, question)}
+    return found | {"theta": PLANNED[system].best_theta(question)}
 
 
 def row_of(case: Case, system: str, rows: list[dict]) -> dict:
