@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from refgf.arguments import checked
 from refgf.papers.scaling import benchmark_rows
+from refgf.papers.scaling.benchmark_rows import K80_NETWORKS, gains_on_8_nodes, k80_errors
 from refgf.papers.scaling.headlines import (
     ALPHA,
     EXAMPLE,
@@ -22,8 +23,6 @@ from refgf.papers.scaling.headlines import (
     PERCENT,
 )
 from refgf.papers.scaling.interval import Headline, Input, extremes
-from refgf.papers.scaling.k80_rows import NETWORKS as K80_NETWORKS
-from refgf.papers.scaling.k80_rows import gains_on_8_nodes, k80_errors
 from refgf.papers.scaling.rows import (
     AS_PUBLISHED,
     ROWS,

@@ -134,6 +134,11 @@ def load(path: Path) -> Machine:
         wanted = f"a file that machine.save wrote; next: {MEASURE}"
         raise ValueError(f"{path}: got no JSON ({error}); wanted {wanted}") from None
     check(data, str(path))
+    return of(data)
+
+
+def of(data: dict) -> Machine:
+    """What the file holds, or a table of tables/machines.toml."""
     links, errors = {}, {}
     for name, entry in data.get("links", {}).items():
         links[name] = Link(**{key: value for key, value in entry.items() if key not in ERRORS})

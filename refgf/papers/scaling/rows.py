@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from refgf.arguments import checked
+from refgf.papers.scaling import tables
 from refgf.papers.scaling.machine import Machine
 from refgf.papers.scaling.published import INFINIBAND, TEN_GIGABIT
 from refgf.papers.scaling.workloads import WORKLOADS
@@ -37,7 +38,8 @@ from refgf.predict.cost import Line
 from refgf.predict.timeline import Gradients, eager, one_call, predict
 
 GPUS = 16
-SYSTEMS = ("WFBP", "SyncEASGD", "MG-WFBP")
+TABLE = tables.read("mgwfbp")
+SYSTEMS = tuple(TABLE["systems"])
 TIE = 0.01  # measured times within one percent of each other have no order
 
 Merge = Callable[[Gradients, Line], list[range]]
@@ -61,38 +63,10 @@ class Row:
         return {"10GbE": TEN_GIGABIT, "56Gb IB": INFINIBAND}[self.link]
 
 
-# compute_s and the measured seconds of SYSTEMS; each network on Ethernet, then on InfiniBand
-_TIMES = {
-    ("ResNet-152", 128): [
-        (0.883, 1.233, 1.360, 1.126),
-        (0.389, 0.757, 0.636, 0.630),
-        (0.883, 1.082, 1.143, 1.089),
-        (0.389, 0.531, 0.518, 0.486),
-    ],
-    ("Inception-v4", 128): [
-        (0.611, 0.944, 0.900, 0.781),
-        (0.280, 0.591, 0.477, 0.423),
-        (0.611, 0.767, 0.746, 0.661),
-        (0.280, 0.430, 0.373, 0.364),
-    ],
-    ("DenseNet-161", 64): [
-        (0.478, 0.832, 0.683, 0.628),
-        (0.253, 0.615, 0.399, 0.360),
-        (0.478, 0.602, 0.597, 0.527),
-        (0.253, 0.400, 0.330, 0.321),
-    ],
-    ("DenseNet-201", 64): [
-        (0.361, 0.764, 0.513, 0.457),
-        (0.215, 0.614, 0.406, 0.362),
-        (0.361, 0.512, 0.438, 0.406),
-        (0.215, 0.398, 0.354, 0.331),
-    ],
-}
-_SETTINGS = [("10GbE", 4), ("10GbE", 2), ("56Gb IB", 4), ("56Gb IB", 2)]  # link, itemsize
 ROWS = [
-    Row(network, batch, link, itemsize, compute_s, tuple(measured_s))
-    for (network, batch), table in _TIMES.items()
-    for (link, itemsize), (compute_s, *measured_s) in zip(_SETTINGS, table)
+    Row(network["name"], network["batch"], link, itemsize, compute_s, tuple(measured_s))
+    for network in TABLE["network"]
+    for link, itemsize, compute_s, *measured_s in network["rows"]
 ]
 
 
