@@ -34,6 +34,11 @@ RUNS = [case for case in golden.CASES if case.function == "daso_run"]
 NODES = [(1, 1), (3, 1), (3, 3), (4, 1), (4, 2), (4, 4), (6, 1), (6, 2), (6, 3)]  # ranks, nodes
 
 
+def new_daso(comm, per_node, phases, batches, momentum=0.9, **settings):
+    nodes = consecutive_nodes(comm.Get_size(), per_node)
+    return DASO(comm, new_model(Prescribed(), momentum), nodes, phases, batches, **settings)
+
+
 # ---- against the definition, bit for bit ----
 
 
@@ -75,14 +80,7 @@ def test_every_phase_on_all_kinds_of_nodes(size, nodes, phase):
     )
 
     def body(comm):
-        with DASO(
-            comm,
-            new_model(Prescribed()),
-            consecutive_nodes(size, size // nodes),
-            Constant(Phase(*phase)),
-            batches,
-            chunk=30,
-        ) as stack:
+        with new_daso(comm, size // nodes, Constant(Phase(*phase)), batches, chunk=30) as stack:
             return run(comm, stack, gs)
 
     for rank, states in enumerate(threads.run(size, body)):
@@ -100,13 +98,7 @@ def test_on_ranks_the_bits_of_the_definition(on_ranks):
         wanted = daso_run(
             np.zeros(N, np.float32), [list(step) for step in gs], settings, [(2, 1, 1)] * 2
         )
-        with DASO(
-            comm,
-            new_model(Prescribed()),
-            consecutive_nodes(size, size // nodes),
-            Constant(Phase(2)),
-            batches,
-        ) as stack:
+        with new_daso(comm, size // nodes, Constant(Phase(2)), batches) as stack:
             for (w, v, _), state in zip(run(comm, stack, gs), wanted, strict=True):
                 assert same_bits(w, state["w"][comm.Get_rank()]) and same_bits(
                     v, state["v"][comm.Get_rank()]
@@ -172,13 +164,7 @@ def test_blocking_in_every_batch_is_synchronous_training(size, nodes):
     gs[:, 0] *= 2  # one rank has twice as much to say
 
     def body(comm):
-        with DASO(
-            comm,
-            new_model(Prescribed(), 0.5),
-            consecutive_nodes(size, size // nodes),
-            Constant(Phase(1, 1, 0)),
-            3,
-        ) as stack:
+        with new_daso(comm, size // nodes, Constant(Phase(1, 1, 0)), 3, momentum=0.5) as stack:
             late = run(comm, stack, gs)
         with new_flow(comm, Prescribed(), allreduce=direct_allreduce, momentum=0.5) as flow:
             for (w, _, synchronised), step in zip(late, gs):
@@ -197,9 +183,7 @@ def test_cycling_keeps_the_mean_over_nodes_of_what_blocking_would_have():
     gs, size = gradients(4, 6, dyadic=True), 4
 
     def body(comm, phase):
-        with DASO(
-            comm, new_model(Prescribed(), 0.5), consecutive_nodes(4, 2), Constant(phase), 6
-        ) as stack:
+        with new_daso(comm, 2, Constant(phase), 6, momentum=0.5) as stack:
             return run(comm, stack, gs)[-1][0]
 
     apart, together = (
@@ -352,22 +336,14 @@ def test_ranks_with_different_settings_say_so(on_ranks):
     def body(comm):
         phase = Phase(2 + (comm.Get_rank() == 0))
         with pytest.raises(ValueError, match="settings of DASO differs between ranks"):
-            DASO(
-                comm,
-                new_model(Prescribed()),
-                consecutive_nodes(comm.Get_size(), 1),
-                Constant(phase),
-                3,
-            )
+            new_daso(comm, 1, Constant(phase), 3)
 
     on_ranks(body, sizes=(2, 3))
 
 
 def test_hashes_are_not_compared_while_nodes_differ():
     def body(comm):
-        with DASO(
-            comm, new_model(Prescribed()), consecutive_nodes(4, 2), Constant(Phase(4)), 6
-        ) as stack:
+        with new_daso(comm, 2, Constant(Phase(4)), 6) as stack:
             run(comm, stack, gradients(4, 2, dyadic=False))
             for ask in (stack.require_same_parameters, lambda: stack.evaluate(None)):
                 with pytest.raises(ValueError, match="batch 2 of 6 of a cycling epoch"):
@@ -383,9 +359,7 @@ def test_hashes_are_not_compared_while_nodes_differ():
 def test_parameters_that_are_not_finite_are_reported(phase):
     def body(comm):
         with (
-            DASO(
-                comm, new_model(Prescribed()), consecutive_nodes(4, 2), Constant(phase), 6
-            ) as stack,
+            new_daso(comm, 2, Constant(phase), 6) as stack,
             np.errstate(invalid="ignore"),
         ):
             gs = gradients(4, 3, dyadic=False)

@@ -1,38 +1,22 @@
 """Top-k: the definition's sums and bits, conservation, 100 % = dense, counted costs."""
 
-import functools
-
 import numpy as np
 import pytest
 
 from refgf.comm import direct, gather
 from refgf.comm.replay import replay
-from refgf.comm.slices import length, slices
+from refgf.comm.slices import slices
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
+from refgf.oracle.definitions import hitopk_pairs_traffic, hitopk_run, topk_run, topk_traffic
 from refgf.papers.jia.hierarchical import consecutive_nodes
 from refgf.papers.mstopk.hitopk_pairs import HiTopKPairs
 from refgf.papers.mstopk.topk import ErrorFeedback, HiTopK, TopK, exact_top_k, keep_count, mstopk
-from tests.support.topk_cases import data, sorted_top_k
+from tests.support.topk_cases import data
 
 
 def rank_gradients(p, n, steps):
     return [[data("heavy tail", n, seed=100 * t + r) for r in range(p)] for t in range(steps)]
-
-
-def topk_sums(steps, k):
-    """The definition, step by step; sums in rank order. -> [(sum, residual of each rank)]"""
-    kept, results = [np.zeros_like(g) for g in steps[0]], []
-    for gs in steps:
-        total = np.zeros_like(gs[0])
-        for r, g in enumerate(gs):
-            accumulated = kept[r] + g
-            chosen = sorted_top_k(accumulated, k)
-            total[chosen] += accumulated[chosen]
-            accumulated[chosen] = 0
-            kept[r] = accumulated
-        results.append((total, list(kept)))
-    return results
 
 
 @pytest.mark.parametrize("percent", [1, 30, 100])
@@ -42,11 +26,11 @@ def test_topk_is_the_definition(on_ranks, n, percent):
         p, r = comm.Get_size(), comm.Get_rank()
         exchange = TopK(n, percent, gather.allgather(comm))
         steps = rank_gradients(p, n, 4)
-        for gs, (total, kept) in zip(steps, topk_sums(steps, keep_count(n, percent))):
+        for gs, wanted in zip(steps, topk_run(steps, percent)):
             x = gs[r].copy()
             exchange(x)
-            assert x.tobytes() == total.tobytes()
-            assert exchange.feedback.residual.tobytes() == kept[r].tobytes()
+            assert x.tobytes() == wanted["x"][r].tobytes()
+            assert exchange.feedback.residual.tobytes() == wanted["kept"][r].tobytes()
 
     on_ranks(body)
 
@@ -104,32 +88,15 @@ def hitopk(comm, n, percent, g, select=exact_top_k):
     return HiTopK(n, percent, *node, select=select)
 
 
-def hitopk_sums(steps, g, percent):
-    """The definition: sum each slice in its node, let its owner choose, sum over nodes."""
-    p, n = len(steps[0]), steps[0][0].size
-    kept = {(i, s): np.float32(0) for i in range(p // g) for s in range(g)}
-    for gs in steps:
-        total = np.zeros(n, np.float32)
-        for s, part in enumerate(slices(n, g)):
-            for i in range(p // g):
-                fold = functools.reduce(np.add, [gs[i * g + (s + t) % g][part] for t in range(g)])
-                accumulated = kept[i, s] + fold
-                chosen = sorted_top_k(accumulated, keep_count(length(part), percent))
-                total[part][chosen] += accumulated[chosen]
-                kept[i, s] = accumulated.copy()
-                kept[i, s][chosen] = 0
-        yield total
-
-
 @pytest.mark.parametrize("p, g", [(1, 1), (2, 1), (2, 2), (4, 2), (6, 2), (6, 3), (6, 6), (9, 3)])
 @pytest.mark.parametrize("percent", [5, 100])
 def test_hitopk_is_the_definition(p, g, percent):
     def body(comm, n):
         exchange, steps = hitopk(comm, n, percent, g), rank_gradients(p, n, 3)
-        for gs, total in zip(steps, hitopk_sums(steps, g, percent)):
+        for gs, wanted in zip(steps, hitopk_run(steps, consecutive_nodes(p, g), percent)):
             x = gs[comm.rank].copy()
             exchange(x)
-            assert x.tobytes() == total.tobytes()
+            assert x.tobytes() == wanted["x"][comm.rank].tobytes()
 
     for n in (1, 2, 50, 101):
         threads.run(p, body, n)
@@ -196,51 +163,26 @@ def test_pairs_have_the_bits_of_hitopk(p, g, percent):
         threads.run(p, body, n)
 
 
-@pytest.mark.parametrize("p", [1, 2, 3, 5])
-def test_counted_cost_of_topk(p):
-    """2(p-1) messages, (p-1) k values and (p-1) k indices of 4 bytes."""
-
-    def body(comm):
-        traced = TracedComm(comm)
-        TopK(1000, 1, gather.allgather(traced))(data("normal", 1000, comm.rank))
-        assert (traced.messages, traced.bytes) == (2 * (p - 1), (p - 1) * 10 * (4 + 4))
-
-    threads.run(p, body)
+def topk(comm, n, percent, g):
+    return TopK(n, percent, gather.allgather(comm))
 
 
-@pytest.mark.parametrize("p, g", [(1, 1), (4, 1), (4, 2), (4, 4), (6, 3)])
-def test_counted_cost_of_hitopk(p, g):
-    """2(g-1) + 2(m-1) messages; 2n - |slice j+1| - |slice j+2| and (m-1) k values and indices."""
-
-    def body(comm):
-        n, m, j, traced = 1001, p // g, comm.rank % g, TracedComm(comm)
-        hitopk(traced, n, 1, g)(data("normal", n, comm.rank))
-        parts = [length(part) for part in slices(n, g)]
-        inside = 2 * n - parts[(j + 1) % g] - parts[(j + 2) % g] if g > 1 else 0
-        k = keep_count(parts[(j + 1) % g], 1)
-        assert traced.messages == 2 * (g - 1) + 2 * (m - 1)
-        assert traced.bytes == 4 * inside + (m - 1) * k * (4 + 4)
-
-    threads.run(p, body)
-
-
-@pytest.mark.parametrize("p, g", [(1, 1), (4, 1), (4, 2), (4, 4), (6, 3)])
+@pytest.mark.parametrize("p, g", [(1, 1), (3, 1), (4, 1), (4, 2), (4, 4), (6, 3)])
 @pytest.mark.parametrize("percent", [1, 50])
-def test_counted_cost_of_pairs(p, g, percent):
-    """As the docstring has it; in the node fewer bytes than HiTopK below a density of 50/m %."""
+def test_counted_costs_are_those_of_the_definition(p, g, percent):
+    """In the node pairs are fewer bytes than HiTopK's below a density of 50/m %."""
+    n, nodes = 1200, consecutive_nodes(p, g)
 
     def body(comm):
-        n, m, counts = 1200, p // g, []
-        for make in (pairs, hitopk):
+        counts = []
+        for make in (topk, hitopk, pairs):
             traced = TracedComm(comm)
             make(traced, n, percent, g)(data("normal", n, comm.rank))
             counts.append((traced.messages, traced.bytes))
-        (messages, nbytes), (_, dense_bytes) = counts
-        k = keep_count(n // g, percent)
-        assert messages == 3 * (g - 1) + 2 * (m - 1)
-        assert nbytes == 4 * (n - n // g) + ((g - 1) * m * k + (m - 1) * k) * (4 + 4)
-        if g > 1:
-            assert (nbytes < dense_bytes) == (percent < 50 / m)
+        given = n, nodes, percent, comm.rank
+        wanted = [topk_traffic(*given), topk_traffic(*given, True), hitopk_pairs_traffic(*given)]
+        assert counts == wanted
+        assert g == 1 or (counts[2][1] < counts[1][1]) == (percent < 50 * g / p)
 
     threads.run(p, body)
 
@@ -287,16 +229,16 @@ class ForgetsToClear(ErrorFeedback):
 
 def test_what_is_not_cleared_is_caught():
     steps = rank_gradients(2, 50, 2)
-    wanted = topk_sums(steps, 5)
+    wanted = topk_run(steps, 10)
 
     def body(comm):
         exchange = TopK(50, 10, gather.allgather(comm))
         exchange.feedback = ForgetsToClear(50)
         same = []
-        for gs, (total, _) in zip(steps, wanted):
+        for gs, report in zip(steps, wanted):
             x = gs[comm.rank].copy()
             exchange(x)
-            same.append(x.tobytes() == total.tobytes())
+            same.append(x.tobytes() == report["x"][comm.rank].tobytes())
         return same
 
     assert threads.run(2, body) == [[True, False]] * 2  # one step would not show it
