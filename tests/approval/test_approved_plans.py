@@ -23,7 +23,7 @@ from refgf.papers.scaling.machine import Machine
 from refgf.papers.scaling.published import MACHINES
 from refgf.papers.scaling.workloads import PUBLISHED, WORKLOADS
 from refgf.plan import __main__ as command
-from refgf.plan import fabric, inputs, judged, measure
+from refgf.plan import fabric, inputs, judged, measure, replay
 from refgf.plan.benchmarks import Stated
 from refgf.predict.cost import Link
 from tests.support.list_cases import LISTS
@@ -143,6 +143,7 @@ PLANS = {
     "a list": "--model list.csv --machine v100-56gbit --ranks 48 --ranks-per-node 8",
     "one rank": "--model alexnet --machine v100-56gbit --ranks 1",
     "one node": "--model alexnet --machine v100-56gbit --ranks 8 --ranks-per-node 16",
+    "placed": "--model alexnet --machine v100-56gbit --ranks 16 --ranks-per-node 4 --overlap 0.5",
     "a small step": "--model list.csv --machine v100-10gbe --ranks 6 --inside 5us 800gbit",
 }
 
@@ -169,10 +170,16 @@ def files(folder):
     (folder / "list.csv").write_text("\n".join(["elements,ready_ms", *rows]))
 
 
-@pytest.mark.long
+AS_JSON = ("inside", "a trace", "one rank")
+SOON = ("one rank", "a trace", "placed")  # the others take longer
+TEXTS_OF_PLANS = [
+    pytest.param(name, "text", marks=() if name in SOON else pytest.mark.long) for name in PLANS
+]
+
+
 @pytest.mark.parametrize(
     "name, form",
-    [*((name, "text") for name in PLANS), ("inside", "json"), ("a trace", "json")],
+    [*TEXTS_OF_PLANS, *(pytest.param(n, "json", marks=pytest.mark.long) for n in AS_JSON)],
 )
 def test_plans_of_files(name, form, approved, tmp_path, monkeypatch, capsys):
     files(tmp_path)
@@ -185,7 +192,50 @@ def test_plans_of_files(name, form, approved, tmp_path, monkeypatch, capsys):
     if form == "json" and not code:
         text = json.dumps(plain(json.loads(text)), indent=1)
     text = f"{text}{said.err}".replace(str(RECORDED), "RECORDED")
+    assert form == "json" or max(map(len, text.splitlines())) <= 100
     assert f"{text}exit code {code}\n" == approved
+
+
+ALEXNET = "--model alexnet --machine v100-56gbit --ranks 4"
+REFUSED = (
+    "--model alexnet --machine dgx --ranks 4",
+    "--model vgg16 --machine v100-56gbit --ranks 4",
+    "--model vgg16 --machine v100-56gbit --ranks 4 --rate 9",
+    "--model bert --machine v100-56gbit --ranks 4 --batch 0",
+    f"{ALEXNET} --batch 256",
+    f"{ALEXNET} --batch 8 --rate nan",
+    f"{ALEXNET} --batch 8 --rate 1e12",
+    "--model resnet --machine v100-56gbit --ranks 4",
+    "--model toaster --machine v100-56gbit --ranks 4",
+    "--model list.csv --machine v100-56gbit --ranks 4 --batch 8 --rate 9",
+    "--model list.csv --machine v100-56gbit --ranks 4 --step 3",
+    f"{ALEXNET} --allreduce tree --ranks-per-node 2",
+    f"{ALEXNET} --step 3",
+    f"{ALEXNET} --platform fat-tree:2",
+    f"{ALEXNET} --measured-ranks 8",
+    f"{ALEXNET} --ranks-per-node 3",
+    f"{ALEXNET} --overlap 2",
+    f"{ALEXNET} --allreduce star",
+    f"{ALEXNET} --inside 800gbit 5us",
+    f"{ALEXNET} --simulate --platform fat-tree:x",
+    "--model alexnet --machine v100-56gbit --ranks 0",
+    "--model alexnet --machine v100-56gbit --ranks 1 --simulate",
+)
+
+
+def test_refused_commands(approved, tmp_path, monkeypatch, capsys):
+    """Each with one sentence and exit code 2, and nothing printed before it."""
+    files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(replay, "installed", lambda: True)
+    found = []
+    for given in REFUSED:
+        monkeypatch.setattr(sys, "argv", ["refgf predict", "plan", *given.split()])
+        assert command.main() == 2
+        said = capsys.readouterr()
+        assert said.out == "" and said.err.count("\n") == 1
+        found += [given, f"    {said.err}"]
+    assert "\n".join(found) == approved
 
 
 @pytest.mark.parametrize("nodes", [1, 2])

@@ -26,21 +26,6 @@ def run(monkeypatch, capsys, *arguments):
     return code, capsys.readouterr()
 
 
-def test_text_fits_100_columns(monkeypatch, capsys):
-    code, said = run(monkeypatch, capsys, *USUAL, "--ranks-per-node", "4")
-    assert code == 0 and max(map(len, said.out.splitlines())) <= 100
-    for words in (
-        "eager",
-        "PyTorch DDP  ",
-        "Horovod      ",
-        "2 % faster: time per call that no input\nexplains would hide less",
-        "\n  4096 ",
-        "narrow it with",
-    ):
-        assert words in said.out
-    assert "inside a node: 7 us and 58.3 Gbit/s (rate inferred, latency inferred)" in said.out
-
-
 def test_the_head_says_which_link_is_used_inside(monkeypatch, capsys, tmp_path):
     """The machine's, that of --inside, or that between nodes; none with one rank a node."""
     _, said = run(monkeypatch, capsys, *USUAL)
@@ -71,36 +56,6 @@ def test_the_text_says_how_wrong_it_was_on_a_real_cluster(monkeypatch, capsys):
     found = judged.steps()
     assert 0 < found["inside_the_interval"] < slower
     assert f" {found['inside_the_interval']} were\n" in said.out
-
-
-def test_one_rank_is_advised_no_bucket(monkeypatch, capsys):
-    """It exchanges nothing: no theta is better than its neighbours, and Horovod waits for none."""
-    _, said = run(monkeypatch, capsys, *USUAL, "--ranks", "1")
-    assert "No theta and no bucket is advised: one rank exchanges nothing." in said.out
-    assert "any Theta" not in said.out and "Horovod" not in said.out
-    _, said = run(monkeypatch, capsys, *USUAL, "--ranks", "1", "--json")
-    found = json.loads(said.out)
-    assert found["horovod"] is found["refgf"] is found["pytorch"] is None
-    assert found["systems"]["theta"]["step_s"] == found["model"]["compute_s"]
-
-
-def test_the_text_says_what_was_assumed(monkeypatch, capsys):
-    """Ranks of a node, batch, overlap, wire, densities, B and W, and the meaning of each input."""
-    _, said = run(monkeypatch, capsys, *USUAL, "--ranks-per-node", "4", "--overlap", "0.5")
-    lines = [line for line in said.out.splitlines() if line]
-    assert "4 on a node (--ranks-per-node), a batch of 128 on each, flat ring" in lines[5]
-    assert "backward, which keeps 50 % of its speed" in lines[6]
-    for words in (
-        "half, CSC and hierarchy16 send float16",
-        "CSC: 10 % of the chunks",
-        "top-k: 1 %",
-        "Activations are left out",
-        "every 4 batches (B), used 1 later (W)",
-        "efficiencies are mostly too high: casts",
-        "pace, s of computing: 0.90 to 1.10",
-        "beta, s a byte",
-    ):
-        assert words in said.out
 
 
 def sweep_of(steps_s, best, ties):
@@ -186,17 +141,6 @@ def test_json_has_the_thetas_that_the_text_names(monkeypatch, capsys):
     assert set(found["ties"]) <= set(found["near"]) and found["theta_bytes"] in found["near"]
     _, said = run(monkeypatch, capsys, *USUAL)
     assert f"{found['near'][0]:,} to {found['near'][-1]:,} are at most 2 % slower" in said.out
-
-
-def test_a_very_short_step_is_doubted(monkeypatch, capsys, tmp_path):
-    """Seconds in a column of ms."""
-    path = tmp_path / "sizes.csv"
-    path.write_text("elements,ready_ms\n1000,0.05\n2000,0.1\n")
-    given = ["plan", "--model", str(path), "--machine", "v100-10gbe", "--ranks", "4"]
-    _, said = run(monkeypatch, capsys, *given)
-    assert "WARNING: a step of 0.1 ms is very short. Is the unit, ready_ms, right?" in said.out
-    path.write_text("elements,ready_ms\n1000,50\n2000,100\n")
-    assert "WARNING" not in run(monkeypatch, capsys, *given)[1].out
 
 
 def test_a_list_in_a_deep_folder_fits_100_columns(monkeypatch, capsys, tmp_path):
@@ -293,11 +237,6 @@ def test_the_plan_is_printed_before_a_simulation(monkeypatch, capsys):
     assert code == 2 and said.err.endswith("plan printed: True\n")
 
 
-def test_one_rank_is_no_plural(monkeypatch, capsys):
-    _, said = run(monkeypatch, capsys, *USUAL[:-1], "1")
-    assert "Predicted for 1 rank, 1 on a node" in said.out
-
-
 @pytest.mark.parametrize(
     "changes, said",
     [
@@ -321,50 +260,3 @@ def test_simulate_without_simgrid(monkeypatch, capsys, tmp_path):
     assert code == 2 and said.out == "" and said.err.count("\n") == 1
     assert "got no smpirun; wanted SimGrid; next: apt-get install libsimgrid-dev" in said.err
     assert "brew install simgrid" in said.err
-
-
-@pytest.mark.parametrize(
-    "arguments, said",
-    [
-        (["--model", "alexnet", "--machine", "dgx"], "plan --machine: got 'dgx'"),
-        (["--model", "vgg16", "--machine", "v100-56gbit"], "got no batch and rate of one rank"),
-        (["--model", "vgg16", "--machine", "v100-56gbit", "--rate", "9"], "got no batch of one"),
-        (
-            ["--model", "bert", "--machine", "v100-56gbit", "--batch", "0"],
-            "got --batch 0; wanted at least 1 sample",
-        ),
-        (
-            ["--model", "alexnet", "--machine", "v100-56gbit", "--batch", "256"],
-            "got no rate of one rank; wanted samples per second; next: time a step on one rank "
-            "without exchange, and add --rate R",
-        ),
-        (
-            ["--model", "alexnet", "--machine", "v100-56gbit", "--batch", "8", "--rate", "nan"],
-            "got --batch 8 --rate nan; wanted at least 1",
-        ),
-        (
-            ["--model", "alexnet", "--machine", "v100-56gbit", "--batch", "8", "--rate", "1e12"],
-            "wanted at least 1 sample a step, and more than 0 to 1,000,000,000 samples/s",
-        ),
-        (
-            ["--model", "resnet", "--machine", "v100-56gbit"],
-            "got resnet, the beginning of 2 networks; wanted one of them; next: resnet50 or resn",
-        ),
-        (
-            [*USUAL[1:5], "--allreduce", "tree", "--ranks-per-node", "2"],
-            "all_reduce_perf with NCCL_ALGO=Tree on these ranks, and its text as --machine",
-        ),
-        ([*USUAL[1:5], "--step", "3"], "got --step; wanted none, because it is no trace"),
-        (
-            ["--model", "mine.csv", "--machine", "v100-56gbit", "--batch", "8", "--rate", "9"],
-            "got --batch and --rate; wanted none, because it has its own times",
-        ),
-        ([*USUAL[1:5], "--platform", "fat-tree:2"], "alone; wanted --simulate with it"),
-        ([*USUAL[1:5], "--measured-ranks", "8"], "wanted it with the text of a benchmark only"),
-        ([*USUAL[1:5], "--ranks-per-node", "3"], "wanted full nodes; next: --ranks 3 or 6"),
-        (["--model", "toaster", "--machine", "v100-56gbit"], "plan --model: got 'toaster'"),
-    ],
-)
-def test_errors_are_one_sentence_and_code_2(monkeypatch, capsys, arguments, said):
-    code, found = run(monkeypatch, capsys, "plan", *arguments, "--ranks", "4")
-    assert code == 2 and said in found.err and found.err.count("\n") == 1
