@@ -96,7 +96,8 @@ def formats() -> str:
 {indented(paces)}
 
 machines (--machine): {", ".join(named)}
-    A text of nccl-tests or OSU gives the link between nodes: of nccl-tests the out-of-place time.
+    A text of nccl-tests or OSU gives the link between nodes: of nccl-tests the out-of-place time,
+    or the in-place one where it is alone.
     A machine file can have two links, "between" nodes and "inside" one. --inside adds or replaces
     the second one. Without it the link between nodes stands for it.
     nccl-tests on one host is refused, and without its list of devices it needs --measured-hosts.

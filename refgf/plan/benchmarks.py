@@ -62,12 +62,17 @@ NOTHING = Stated()
 def read(text: str, path: str, stated: Stated = NOTHING) -> Measured:
     """The one table of the text, or the one that is chosen. ValueError says what is wrong in it."""
     table = chosen(texts.tables(text), text, path, stated.table)
+    first = " ".join(table.broken[0].split())[:60] if table.broken else ""
+    if len(table.rows) < 2 and first:
+        got = f"{len(table.broken)} lines under the header in line {table.line} that are no whole "
+        wanted = "rows with all cells, behind what stands in front of the header; next: pass the "
+        refuse(path, f"{got}rows, such as {first!r}", wanted + "text as the benchmark prints it")
     found = (read_nccl if table.tool == "nccl" else read_osu)(table, path, stated)
     require_possible(found, path)
     if found.size and found.size == found.per_host:
         refuse_one_host(found, path)
     if table.broken:
-        count, first = len(table.broken), " ".join(table.broken[0].split())[:60]
+        count = len(table.broken)
         said = f"WARNING: {count} lines of the table are no whole rows and are left out: {first!r}"
         found = replace(found, notes=(said, *found.notes))
     return replace(found, notes=(*doubts(found), *found.notes))
@@ -117,6 +122,8 @@ def read_nccl(table: Table, path: str, stated: Stated) -> Measured:
     if grouped and int(grouped[1]) > 1:
         said = f"WARNING: {grouped[1]} calls were sent as one (-m), and alpha is that of a share."
         notes = (*notes, said)
+    if table.in_place:
+        notes = (*notes, "Only its in-place columns have times, and they are used.")
     said, slower = not_a_ring(algorithm_of(table), hosts, per_host)
     return replace(found, notes=(said, *notes) if said else notes, slower=slower)
 
@@ -359,7 +366,10 @@ def read_osu(table: Table, path: str, stated: Stated) -> Measured:
     steps = 2 * (ranks - 1) / ceil(log2(ranks))
     if steps > 1 and title.startswith("OSU MPI "):
         said = f"An MPI library may sum small messages in {ceil(log2(ranks))} steps, not in a "
-        said += f"ring's {2 * (ranks - 1)}: the interval of alpha holds both."
+        said += (
+            f"ring's {2 * (ranks - 1)}: the interval of alpha holds both. Other numbers of ranks "
+        )
+        said += "are planned with the fitted line as a ring's."
         found = replace(found, slower={"alpha": steps}, notes=(*found.notes, said))
     return found
 

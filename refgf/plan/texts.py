@@ -31,7 +31,11 @@ OSU_COLUMN = re.compile(
     r"Iterations|Validation|Transmit Size|[A-Z][\w.]*(?: [A-Z][\w.]*)* ?\([^)]*\)|\S+"
 )
 TITLE = re.compile(r"\bOSU [A-Z][^\n]*?(?= *$)", re.M)
+LABEL = re.compile(r"\s*(?:(\d+):\s|\[(\d+)\]\s|\[\d+,(\d+)\]<)")  # srun, MPICH, Open MPI
+WORD = r"\S+"
 TIMESTAMP = r"\d{4}-\d\d-\d\d[T ]\S+"
+CELLS = {"timestamp": TIMESTAMP, "size": "[0-9]+", "count": "[0-9]+", "Size": "[0-9]+"}
+CELLS |= {"type": r"[a-z]\S*", "redop": r"[a-z]\S*"}  # others: any word
 LONGEST = 1000  # characters of a line that may belong to a table
 KINDS = ("type", "redop", "root")  # of the rows of one table
 
@@ -47,7 +51,8 @@ class Table:
     rows      {name: its cells}: one, or those out of place and in place
     before    the text between the header before this one and its own
     after     the text from its header to the next one
-    broken    lines that begin like a row and are none
+    broken    lines that begin like a row and are none, or stand apart from the rows
+    in_place  do its rows have the times of the second measurement alone?
     """
 
     tool: str
@@ -58,6 +63,7 @@ class Table:
     before: str
     after: str
     broken: list[str]
+    in_place: bool = False
 
     def __str__(self) -> str:
         return f"{self.title or 'no title'}, {len(self.rows)} rows from line {self.line}"
@@ -79,9 +85,35 @@ def content(path: str) -> str:
 
 
 def tables(text: str) -> list[Table]:
-    """All tables of the text, in order."""
+    """All tables of the text, in order; those without any row only if there are no others."""
     lines = re.sub(ESCAPES, "", text).splitlines()
     lines = [line.replace("|", " ") if len(line) < LONGEST else "" for line in lines]
+    found = [table for own in of_each_rank(lines) for table in tables_of(own)]
+    found.sort(key=lambda table: table.line)
+    return [table for table in found if table.rows or table.broken] or found
+
+
+def of_each_rank(lines: list[str]) -> list[list[str]]:
+    """The lines without those of other ranks, for each rank that prints a table of its own.
+
+    A launcher that labels ranks (`srun -l`) mixes the lines of two runs.
+    """
+    ranks = [rank_of(line) for line in lines]
+    printing = {rank for rank, line in zip(ranks, lines) if rank and header(line)}
+    each = [
+        [line if rank in (own, "") else "" for rank, line in zip(ranks, lines)] for own in printing
+    ]
+    apart = len(each) > 1 and all(any(t.rows for t in tables_of(own)) for own in each)
+    return each if apart else [lines]
+
+
+def rank_of(line: str) -> str:
+    """The rank that a launcher writes in front of a line; "" without one."""
+    found = LABEL.match(line)
+    return next(filter(None, found.groups())) if found else ""
+
+
+def tables_of(lines: list[str]) -> list[Table]:
     heads = [(number, *head) for number, line in enumerate(lines) if (head := header(line))]
     found, title = [], ""
     for at, (number, tool, tag, columns) in enumerate(heads):
@@ -89,10 +121,13 @@ def tables(text: str) -> list[Table]:
         end = heads[at + 1][0] if at + 1 < len(heads) else len(lines)
         before, after = "\n".join(lines[first:number]), "\n".join(lines[number:end])
         title = name_of(tool, before, title)
-        rows, broken = rows_of(lines[number + 1 : end], columns, tag)
+        rows, broken = rows_of(lines[number:end], columns, tag, whole=tool == "osu")
         for kind, same in divided(rows).items():
             about = ", ".join([title, " ".join(kind)]) if kind else title
-            found.append(Table(tool, about, number + 1, columns, same, before, after, broken))
+            cells = [row.cells for row in same]
+            in_place = bool(same) and all(row.in_place for row in same)
+            place = number + 1, columns, cells, before, after, broken, in_place
+            found.append(Table(tool, about, *place))
     return found
 
 
@@ -127,30 +162,56 @@ def name_of(tool: str, before: str, last: str) -> str:
     return ", Datatype ".join([*titles[-1:], *kinds[-1:]]) if titles else ""
 
 
+@dataclass(frozen=True)
+class Row:
+    """in_place: are its only times below those of the second measurement in the header?"""
+
+    cells: dict[str, list[str]]
+    in_place: bool
+
+
 def rows_of(
-    lines: list[str], columns: list[str], tag: str
-) -> tuple[list[dict[str, list[str]]], list[str]]:
-    """(rows, broken lines) of a table whose header has this tag."""
-    found, broken = [], []
+    lines: list[str], columns: list[str], tag: str, whole: bool
+) -> tuple[list[Row], list[str]]:
+    """(rows, broken lines) of a table, whose header is the first line and has this tag.
+
+    whole: other text ends the table. If no line has the header's tag, all rows are broken lines.
+    """
+    found, broken, others = [], [], []
     once = [name for at, name in enumerate(columns) if name not in columns[:at]]
-    shapes = [columns] if once == columns else [columns, once]
-    patterns = [(names, pattern(names)) for names in shapes]
+    patterns = [(names, pattern(names)) for names in ([columns, once][: 1 + (once != columns)])]
+    times = [time.end() for time in re.finditer(r"\btime\b", lines[0])]
     begins = re.compile(r"(?<![\w.,+-])[0-9]+\s+[0-9.]+")
-    for line in lines:
-        for whole in without(tag, line):
-            matches = ((names, each.search(whole)) for names, each in patterns)
-            names, row = next(((n, row) for n, row in matches if row), ((), None))
-            if row and shape(whole[: row.start()]) == shape(tag):
-                cells = {}
-                for name, cell in zip(names, row.groups()):
-                    cells.setdefault(name, []).append(cell)
-                found.append(cells)
-                break
+    ended = False
+    for line in lines[1:]:
+        row, others_row = row_in(line, patterns, tag)
+        if row and not ended:
+            cells = {}
+            for name, cell in zip(row[0], row[1].groups()):
+                cells.setdefault(name, []).append(cell)
+            alone = len(times) == 2 and row[0] == once
+            at = row[1].end(1 + once.index("time")) if alone else 0
+            found.append(Row(cells, alone and at > sum(times) / 2))
+        elif row or any(shape(line[: s.start()]) == shape(tag) for s in begins.finditer(line)):
+            broken.append(line.strip())
         else:
-            starts = (start.start() for start in begins.finditer(line))
-            if any(shape(line[:start]) == shape(tag) for start in starts):
-                broken.append(line.strip())
-    return found, broken
+            others += [line.strip()] * others_row
+        ended = ended or (whole and bool(found) and not row and bool(line.strip()))
+    return found, broken if found or broken else others
+
+
+def row_in(
+    line: str, patterns: list[tuple[list[str], re.Pattern]], tag: str
+) -> tuple[tuple[list[str], re.Match] | None, bool]:
+    """((names, row) behind this tag, is there a row behind another tag?)."""
+    other = False
+    for text in without(tag, line):
+        matches = ((names, each.search(text)) for names, each in patterns)
+        names, row = next(((n, row) for n, row in matches if row), ((), None))
+        if row and shape(text[: row.start()]) == shape(tag):
+            return (names, row), False
+        other = other or row is not None
+    return None, other
 
 
 def without(tag: str, line: str) -> Iterator[str]:
@@ -164,9 +225,7 @@ def without(tag: str, line: str) -> Iterator[str]:
 
 def pattern(columns: list[str]) -> re.Pattern:
     """A row, from its first cell, which may touch the tag, to the end of the line."""
-    first = r"[0-9]+" if columns[0] in ("size", "count", "Size") else r"\S+"
-    others = [TIMESTAMP if name == "timestamp" else r"\S+" for name in columns[1:]]
-    cells = r"\s+".join(f"({cell})" for cell in [first, *others])
+    cells = r"\s+".join(f"({CELLS.get(name, WORD)})" for name in columns)
     return re.compile(rf"(?<![\w.,+-]){cells}\s*$")
 
 
@@ -176,9 +235,10 @@ def shape(tag: str) -> str:
     return "".join(re.sub(r"[^\W\d_]+", "a", tag).split())
 
 
-def divided(rows: list[dict[str, list[str]]]) -> dict[tuple[str, ...], list]:
+def divided(rows: list[Row]) -> dict[tuple[str, ...], list[Row]]:
     """{kind: its rows}, by the type and the operation."""
     found = {}
     for row in rows:
-        found.setdefault(tuple(row[name][0] for name in KINDS if name in row), []).append(row)
+        kind = tuple(row.cells[name][0] for name in KINDS if name in row.cells)
+        found.setdefault(kind, []).append(row)
     return found or {(): []}

@@ -40,6 +40,8 @@ LINKS = {  # of the texts of TEXTS that are read; all others are refused
     **dict.fromkeys(["no list, hosts stated", "no list of many ranks"], SLOW),
     **dict.fromkeys(["a short list, hosts", "two rows cut off"], SLOW),
     **dict.fromkeys(["a tree, by its name", "a switch that adds", "two hosts, no ring"], SLOW),
+    **dict.fromkeys(["two runs in turn, the second", "a run, and what other ranks say"], SLOW),
+    **dict.fromkeys(["a run that was killed, and one", "pairs behind the table"], SLOW),
     "a slow link": Link(2e-3, 1e-7),
     "a short latency": Link(3e-7, 1e-10),
     "a fast link": Link(5e-6, 8 / 3e12),

@@ -4,7 +4,7 @@ TEXTS    {name: (text, {option: value} of Stated)}
 """
 
 import re
-from itertools import product
+from itertools import product, zip_longest
 from pathlib import Path
 
 from refgf.predict.cost import Line, Link, ring_line
@@ -68,6 +68,32 @@ TWO_RINGS = ring(6, 3) + "\n" + ring(4, 2, FAST)
 TWO_TYPES = ring(6, 3) + "\n" + ring(6, 3, FAST, dtype="half").split("(GB/s)")[-1]
 SHORT_LIST = ring(6, 3, listed=(0, 1, 3))
 CUT_ROWS = re.sub(r"\n( +(?:1024|2048) .*) .*?(?=\n)", r"\n\1", ring(8, 1))
+
+
+def in_turn(*texts):
+    """Lines of each text in turn, behind the number of its rank, as `srun -l` mixes them."""
+    labelled = [
+        [f"{rank}: {line}" for line in text.splitlines()] for rank, text in enumerate(texts)
+    ]
+    return "\n".join(line for lines in zip_longest(*labelled) for line in lines if line)
+
+
+def wrapped(text, width):
+    """As a terminal of this width shows it."""
+    lines = text.splitlines()
+    return "\n".join(
+        line[at : at + width] for line in lines for at in range(0, len(line) or 1, width)
+    )
+
+
+def stamped_rows(text):
+    """A time before each row, and before nothing else."""
+    return re.sub(r"(?m)^(?= *\d)", "2024-07-18 10:31:05 ", text)
+
+
+TWO_RUNS = in_turn(ring(6, 3), ring(4, 2, FAST))
+OTHERS = "\n".join(f"node1: NCCL INFO Channel {channel}/24" for channel in range(60))
+HEADER_ALONE = ring(6, 3, FAST).split("(GB/s)")[0] + "(GB/s)\n# killed\n"
 
 TEXTS = {
     **{name: (text, {}) for name, text in of_options()},
@@ -154,6 +180,15 @@ TEXTS = {
         nccl(16, lambda n: ring_line(16, FAST)(n) * (3 if n == 1 << 20 else 1), a_host=1),
         {},
     ),
+    "two runs in turn": (TWO_RUNS, {}),
+    "two runs in turn, the second": (TWO_RUNS, {"table": "2"}),
+    "a run, and what other ranks say": (in_turn(ring(6, 3), OTHERS), {}),
+    "a run that was killed, and one": (HEADER_ALONE + ring(6, 3), {}),
+    "pairs behind the table": (latency() + "\n\n# steps, loss\n268435456 77\n536870912 12\n", {}),
+    "wrapped at 80": (wrapped(ring(6, 3), 80), {}),
+    "osu wrapped at 24": (wrapped(latency(), 24), {}),
+    "times before the rows": (stamped_rows(ring(6, 3)), {}),
+    "osu, times before the rows": (stamped_rows(latency()), {}),
     **{path.stem: (path.read_text(), {}) for path in sorted(RECORDED.glob("*.txt"))},
     "nccl_partial_list, hosts": ((RECORDED / "nccl_partial_list.txt").read_text(), {"hosts": 2}),
     "nccl_nolist_1node, hosts": ((RECORDED / "nccl_nolist_1node.txt").read_text(), {"hosts": 8}),
