@@ -13,12 +13,12 @@ from collections import Counter, defaultdict
 from math import prod
 from typing import Any
 
-from refgf.plan.trace import Event, Shape, Trace
+from refgf.plan.trace import Events, ProfiledEvent, Shape, Trace
 
 Shapes = Counter[Shape]
 
 
-def of_parameters(grads: list[Event], step: Trace) -> tuple[list[Event], tuple[str, ...]]:
+def of_parameters(grads: Events, step: Trace) -> tuple[Events, tuple[str, ...]]:
     """(gradients of parameters, notes). Both in order of time."""
     inputs = segment_inputs(grads, step)
     found = Counter(grad.shape for grad in grads)
@@ -41,8 +41,8 @@ def of_parameters(grads: list[Event], step: Trace) -> tuple[list[Event], tuple[s
 
 
 def surplus(
-    grads: list[Event], inputs: list[Event], more: Shapes, touched: set[Shape]
-) -> tuple[list[Event], tuple[str, ...]]:
+    grads: Events, inputs: Events, more: Shapes, touched: set[Shape]
+) -> tuple[Events, tuple[str, ...]]:
     """(gradients to leave out, notes). more: how many of each shape the optimiser does not update.
 
     Of one shape those of segments are taken first. If a parameter has the same shape, no other is.
@@ -70,7 +70,7 @@ def unknown(count: int) -> str:
     )
 
 
-def operators_of(optimizer: Event, step: Trace) -> dict[str, Shapes]:
+def operators_of(optimizer: ProfiledEvent, step: Trace) -> dict[str, Shapes]:
     """{operator: shapes of its first argument} within a step of an optimiser; lists count too."""
     table = defaultdict(Counter)
     for operator in step["operators"]:
@@ -96,7 +96,7 @@ def updated_shapes(tables: list[dict[str, Shapes]], found: Shapes, inputs: int) 
     return updated if updated and enough and updated <= found else None
 
 
-def segment_inputs(grads: list[Event], step: Trace) -> list[Event]:
+def segment_inputs(grads: Events, step: Trace) -> Events:
     """Gradients of the inputs of reentrant segments: the last of their shape in the segment."""
     nodes = [e for e in step["backwards"] if e.name.endswith("Backward") and ": " not in e.name]
     inside = defaultdict(list)

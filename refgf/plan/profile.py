@@ -36,12 +36,12 @@ from refgf.plan import sizes
 from refgf.plan.parameters import of_parameters
 from refgf.plan.sizes import refuse
 from refgf.plan.step_times import StepTimes
-from refgf.plan.trace import READY, STEP, Event, Trace
+from refgf.plan.trace import READY, STEP, Events, ProfiledEvent, Trace
 
 US = 1e-6
 HALVES = ("c10::BFloat16", "c10::Half")
 QUEUED_US = 100.0  # a kernel that begins later after its launch waited for the one before (chosen)
-Launched = list[tuple[float, Event]]  # (end of the launch, kernel)
+Launched = list[tuple[float, ProfiledEvent]]  # (end of the launch, kernel)
 
 
 def from_trace(data: dict[str, Any], path: str, step: int | None = None) -> StepTimes:
@@ -86,7 +86,7 @@ def one_step(trace: Trace, number: int | None) -> StepTimes:
     return StepTimes(name, "trace", ready, after_s, notes=notes)
 
 
-def window(trace: Trace, number: int | None) -> Event:
+def window(trace: Trace, number: int | None) -> ProfiledEvent:
     """The mark of the step; one of the whole trace if no steps are marked."""
     if not trace["marks"]:
         if number is not None or not trace["events"]:
@@ -94,14 +94,14 @@ def window(trace: Trace, number: int | None) -> Event:
             refuse(trace.path, "no ProfilerStep", "marked steps", again)
         run = [event for event in trace["events"] if event.kind != "Trace"] or trace["events"]
         ends = min(event.start for event in run), max(event.end for event in run)
-        return Event("the whole trace", "", *ends, {})
+        return ProfiledEvent("the whole trace", "", *ends, {})
     marks = {mark.name.removeprefix(STEP): mark for mark in trace["marks"]}
     if number is not None and str(number) not in marks:
         refuse(trace.path, f"no step {number}", f"one of {', '.join(marks)}", "--step N")
     return trace["marks"][-1] if number is None else marks[str(number)]
 
 
-def gradients(trace: Trace, step: Trace, mark: Event) -> tuple[list[Event], tuple[str, ...]]:
+def gradients(trace: Trace, step: Trace, mark: ProfiledEvent) -> tuple[Events, tuple[str, ...]]:
     """(the parameters' gradients of the last backward of the step, notes). ValueError for none."""
     if not trace["grads"]:
         got = f"no backward: none of its {len(trace['events'])} events is {READY}"
@@ -131,7 +131,7 @@ def gradients(trace: Trace, step: Trace, mark: Event) -> tuple[list[Event], tupl
     return grads, accumulated + inputs
 
 
-def require_one_unit(trace: Trace, mark: Event) -> None:
+def require_one_unit(trace: Trace, mark: ProfiledEvent) -> None:
     """Gradients of no step, which fit this one after a multiplication, are in another unit."""
     marks = trace["marks"] or [mark]
     outside = [e for e in trace["grads"] if not any(each.begins(e) for each in marks)]
@@ -141,7 +141,7 @@ def require_one_unit(trace: Trace, mark: Event) -> None:
             refuse(trace.path, got, "microseconds in every event", "export the trace again")
 
 
-def last_pass(grads: list[Event], step: Trace) -> tuple[list[Event], tuple[str, ...]]:
+def last_pass(grads: Events, step: Trace) -> tuple[Events, tuple[str, ...]]:
     """(gradients of the last backward, notes). Forward work between two gradients divides passes.
 
     Passes with other sizes are not the same gradients again: then all are kept.
@@ -182,7 +182,7 @@ def launched(step: Trace, trace: Trace) -> Launched:
     return sorted(pairs, key=lambda pair: pair[0])
 
 
-def span(kernels: Launched, trace: Trace, mark: Event) -> tuple[float, float]:
+def span(kernels: Launched, trace: Trace, mark: ProfiledEvent) -> tuple[float, float]:
     """(start, end) of the step on the processor that computes: on a CPU those of the mark.
 
     A GPU may lag behind: its step goes from the last kernel of the step before to its own last, and
@@ -249,6 +249,6 @@ def first_step(trace: Trace, found: StepTimes) -> tuple[str, ...]:
     return ()
 
 
-def half_notes(grads: list[Event]) -> tuple[str, ...]:
+def half_notes(grads: Events) -> tuple[str, ...]:
     types = "".join(str(grad.args.get("Input type")) for grad in grads)
     return sizes.wire_notes("trace", [each for each in HALVES if each in types])

@@ -54,7 +54,7 @@ Calls = dict[int, list[range]]  # {theta in bytes on the wire: groups of gradien
 
 
 @dataclass(frozen=True)
-class System:
+class PlannedSystem:
     """A row of the plan.
 
     memory       question -> bytes of a rank besides STATE and float16 gradients
@@ -66,7 +66,7 @@ class System:
     """
 
     memory: Callable[[Question], int]
-    calls: Callable[[Question, "System"], Calls]
+    calls: Callable[[Question, "PlannedSystem"], Calls]
     allreduce_s: Callable[[Question], CallTime | None] = Question.flat.fget
     wire: dict[str, float] = field(default_factory=dict)
     more_s: Callable[[Question, float], float] = lambda question, calls_s: 0.0
@@ -131,15 +131,15 @@ class System:
 # ---- calls during backward ----
 
 
-def by_theta(question: Question, system: System) -> Calls:
+def by_theta(question: Question, system: PlannedSystem) -> Calls:
     return thetas.calls(question.step.ready, **system.wire)
 
 
-def one_by_one(question: Question, system: System) -> Calls:
+def one_by_one(question: Question, system: PlannedSystem) -> Calls:
     return {0: eager(question.step.ready)}
 
 
-def merged(question: Question, system: System) -> Calls:
+def merged(question: Question, system: PlannedSystem) -> Calls:
     """The exact merge is the best if calls do not slow backward down."""
     gradients, _ = thetas.sent(question.step.ready)
     few = len(gradients) <= MOST_EXACT
@@ -151,7 +151,7 @@ def merged(question: Question, system: System) -> Calls:
     return {0: merge, 1: theta.tried(question)[min(swept, key=swept.get)]}
 
 
-def none(question: Question, system: System) -> Calls:
+def none(question: Question, system: PlannedSystem) -> Calls:
     return {}
 
 
@@ -274,13 +274,13 @@ def daso_bytes(question: Question) -> int:
 
 HALF = {"itemsize": 2}
 SYSTEMS = {
-    "eager": System(eager_bytes, one_by_one),
-    "theta": System(slice_bytes, by_theta),
-    "merged": System(slice_bytes, merged),
-    "half": System(slice_bytes, by_theta, wire=HALF),
-    "CSC": System(csc_bytes, by_theta, wire=HALF | {"percent": CSC_PERCENT}),
-    "top-k": System(topk_bytes, none, more_s=topk_s),
-    "hierarchy": System(node_slice_bytes, by_theta, fastest, two_levels=True),
-    "hierarchy16": System(node_slice_bytes, by_theta, fastest, HALF, two_levels=True),
-    "DASO": System(daso_bytes, by_theta, in_node, more_s=between_nodes_s),
+    "eager": PlannedSystem(eager_bytes, one_by_one),
+    "theta": PlannedSystem(slice_bytes, by_theta),
+    "merged": PlannedSystem(slice_bytes, merged),
+    "half": PlannedSystem(slice_bytes, by_theta, wire=HALF),
+    "CSC": PlannedSystem(csc_bytes, by_theta, wire=HALF | {"percent": CSC_PERCENT}),
+    "top-k": PlannedSystem(topk_bytes, none, more_s=topk_s),
+    "hierarchy": PlannedSystem(node_slice_bytes, by_theta, fastest, two_levels=True),
+    "hierarchy16": PlannedSystem(node_slice_bytes, by_theta, fastest, HALF, two_levels=True),
+    "DASO": PlannedSystem(daso_bytes, by_theta, in_node, more_s=between_nodes_s),
 }

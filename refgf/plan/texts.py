@@ -163,7 +163,7 @@ def name_of(tool: str, before: str, last: str) -> str:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """in_place: are its only times below those of the second measurement in the header?"""
 
     cells: dict[str, list[str]]
@@ -172,7 +172,7 @@ class Row:
 
 def rows_of(
     lines: list[str], columns: list[str], tag: str, whole: bool
-) -> tuple[list[Row], list[str]]:
+) -> tuple[list[TableRow], list[str]]:
     """(rows, broken lines) of a table, whose header is the first line and has this tag.
 
     whole: other text ends the table. If no line has the header's tag, all rows are broken lines.
@@ -191,7 +191,7 @@ def rows_of(
                 cells.setdefault(name, []).append(cell)
             alone = len(times) == 2 and row[0] == once
             at = row[1].end(1 + once.index("time")) if alone else 0
-            found.append(Row(cells, alone and at > sum(times) / 2))
+            found.append(TableRow(cells, alone and at > sum(times) / 2))
         elif row or any(shape(line[: s.start()]) == shape(tag) for s in begins.finditer(line)):
             broken.append(line.strip())
         else:
@@ -235,7 +235,7 @@ def shape(tag: str) -> str:
     return "".join(re.sub(r"[^\W\d_]+", "a", tag).split())
 
 
-def divided(rows: list[Row]) -> dict[tuple[str, ...], list[Row]]:
+def divided(rows: list[TableRow]) -> dict[tuple[str, ...], list[TableRow]]:
     """{kind: its rows}, by the type and the operation."""
     found = {}
     for row in rows:

@@ -39,7 +39,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Event:
+class ProfiledEvent:
     """Something that took time. args: what the profiler says of it. No two events are equal."""
 
     name: str
@@ -49,7 +49,7 @@ class Event:
     args: dict[str, Any]
     stream: tuple[str, str] = ("", "")
 
-    def begins(self, other: "Event") -> bool:
+    def begins(self, other: "ProfiledEvent") -> bool:
         """Does the other event begin in this one?"""
         return self.start <= other.start <= self.end
 
@@ -77,10 +77,13 @@ class Event:
         return tuple(first) if whole else None
 
 
-class Trace(dict[str, list[Event]]):
+Events = list[ProfiledEvent]
+
+
+class Trace(dict[str, Events]):
     """{a name of KINDS: its events} of a file, or of a step in it."""
 
-    def __init__(self, path: str, events: list[Event]) -> None:
+    def __init__(self, path: str, events: Events) -> None:
         super().__init__({kind: [e for e in events if is_one(e)] for kind, is_one in KINDS.items()})
         self.path = path
 
@@ -101,11 +104,11 @@ class Trace(dict[str, list[Event]]):
                 refuse(path, got, "one step after the other", once)
         return trace
 
-    def within(self, mark: Event) -> "Trace":
+    def within(self, mark: ProfiledEvent) -> "Trace":
         return Trace(self.path, [event for event in self["events"] if mark.begins(event)])
 
 
-def event_of(raw: dict[str, Any], path: str) -> Event:
+def event_of(raw: dict[str, Any], path: str) -> ProfiledEvent:
     """ValueError for a time that is none."""
     name, kind, args = str(raw.get("name")), str(raw.get("cat")), raw.get("args")
     times = [raw.get("ts"), raw.get("dur")]
@@ -114,4 +117,4 @@ def event_of(raw: dict[str, Any], path: str) -> Event:
         refuse(path, got, "microseconds", "export the trace again")
     kind = "user_annotation" if name.startswith(STEP) and kind == "Operator" else kind
     about = OLD_KINDS.get(kind, kind), times[0], sum(times), args if isinstance(args, dict) else {}
-    return Event(name, *about, (str(raw.get("pid")), str(raw.get("tid"))))
+    return ProfiledEvent(name, *about, (str(raw.get("pid")), str(raw.get("tid"))))
