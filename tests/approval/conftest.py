@@ -1,14 +1,3 @@
-"""What was approved is a file each, so that a difference is read as one."""
+"""The fixture of all approved texts."""
 
-import pytest
-from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
-
-
-class OneFile(SingleFileSnapshotExtension):
-    file_extension = "txt"
-    _write_mode = WriteMode.TEXT
-
-
-@pytest.fixture
-def approved(snapshot):
-    return snapshot.use_extension(OneFile)
+from tests.approval.test_approved import approved  # noqa: F401

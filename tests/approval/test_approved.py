@@ -18,6 +18,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 from matplotlib.text import Text
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from docs.tools import gains
 from kit import axes, claims
@@ -38,6 +39,18 @@ AS_APPROVED = sys.version_info[:2] == (
     11,
 )  # argparse words and wraps its help in other ways later
 pytestmark = pytest.mark.long
+
+
+class OneFile(SingleFileSnapshotExtension):
+    """Each approved text is a file, so that a difference is read as one."""
+
+    file_extension = "txt"
+    _write_mode = WriteMode.TEXT
+
+
+@pytest.fixture
+def approved(snapshot):
+    return snapshot.use_extension(OneFile)
 
 
 def said(*command: object, folder: Path = ROOT) -> str:
