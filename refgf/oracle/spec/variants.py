@@ -51,8 +51,12 @@ def defined() -> dict[str, FunctionType]:
 
 @cache
 def uses(name: str) -> set[str]:
-    """Names of the definitions that a definition calls, directly or not, itself included."""
-    return {function.__name__ for function in called(defined()[name])}
+    """Names of the definitions that a definition calls, directly or not, itself included.
+
+    None for a name that only an implementation may have.
+    """
+    known = defined()
+    return {function.__name__ for function in called(known[name])} if name in known else set()
 
 
 @cache
