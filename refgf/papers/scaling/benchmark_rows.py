@@ -44,12 +44,11 @@ from refgf.papers.scaling.published import (
     TEN_GIGABIT,
     TEN_GIGABIT_EXTENDED,
 )
-from refgf.papers.scaling.rows import AS_PUBLISHED, Factors, Merge, varied
+from refgf.papers.scaling.rows import AS_PUBLISHED, Factors, Merge, steps_s, varied
 from refgf.papers.scaling.shapes import Workload
 from refgf.papers.scaling.transformer import bert_large
 from refgf.papers.scaling.workloads import googlenet, resnet50
 from refgf.predict.cost import Line, Link, ring_line
-from refgf.predict.timeline import eager, one_call, predict
 
 GPUS = (4, 8, 16, 32)
 METHODS = ("BSP-A2A", "WFBP-A2A", "MG-WFBP")
@@ -103,11 +102,9 @@ K80_NETWORKS = throughputs("b_caffe", {"GoogLeNet": googlenet, "ResNet-50": resn
 
 def predicted(network: Throughputs, ranks: int, line: Line, merge: Merge) -> list[float]:
     """Samples per second of METHODS on this many ranks."""
-    workload, compute_s = network.make(), network.batch / network.single
-    forward_s = compute_s * workload.forward_flops / workload.step_flops
-    gradients = workload.gradients(compute_s - forward_s, forward_s, 4)
-    every = one_call(gradients), eager(gradients), merge(gradients, line)
-    return [ranks * network.batch / predict(gradients, groups, line).step_s for groups in every]
+    gradients = network.make().step_gradients(network.batch / network.single)
+    wfbp_s, one_call_s, merged_s = steps_s(gradients, line, merge)
+    return [ranks * network.batch / step_s for step_s in (one_call_s, wfbp_s, merged_s)]
 
 
 def errors(

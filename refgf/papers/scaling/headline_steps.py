@@ -89,9 +89,7 @@ def open_source_throughput(
     overlap: bool,
 ) -> float:
     """Float32, one call per tensor. Systems, network and allreduce are not known."""
-    network, compute_s = alexnet(), batch / (rate * small_batch)
-    forward_s = compute_s * network.forward_flops / network.step_flops
-    gradients = network.gradients(compute_s - forward_s, forward_s)
+    gradients = alexnet().step_gradients(batch / (rate * small_batch))
     line = LINES[algorithm](OPEN_SOURCE_GPUS, Link(alpha_s, 1 / bandwidth))
     return over_one_gpu(OPEN_SOURCE_GPUS, predict(gradients, eager(gradients), line, overlap))
 
@@ -114,8 +112,7 @@ def jia_steps(
     """
     workload = WORKLOADS[network]()
     compute_s = batch * workload.step_flops / (efficiency * P40_FLOPS)
-    forward_s = compute_s * workload.forward_flops / workload.step_flops
-    gradients = workload.gradients(compute_s - forward_s, forward_s, itemsize)
+    gradients = workload.step_gradients(compute_s, itemsize)
     between, inside = Link(alpha_s, 1 / bandwidth), Link(alpha_s, 1e-10)
     ring, k = ring_line(size, between), ranks_per_node
 

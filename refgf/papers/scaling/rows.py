@@ -94,9 +94,13 @@ class Comparison:
 
 def gradients_of(row: Row) -> list[tuple[float, int]]:
     """[(ready_s, bytes)]: the row's compute time, split by flops."""
-    network = WORKLOADS[row.network]()
-    forward_s = row.compute_s * network.forward_flops / network.step_flops
-    return network.gradients(row.compute_s - forward_s, forward_s, row.itemsize)
+    return WORKLOADS[row.network]().step_gradients(row.compute_s, row.itemsize)
+
+
+def steps_s(gradients: Gradients, line: Line, merge: Merge) -> Triple:
+    """Predicted seconds of a step of SYSTEMS."""
+    groupings = eager(gradients), one_call(gradients), merge(gradients, line)
+    return tuple(predict(gradients, groups, line).step_s for groups in groupings)
 
 
 def compare(
@@ -106,9 +110,7 @@ def compare(
     alpha, beta, pace = factors
     gradients = gradients_of(replace(row, compute_s=pace * row.compute_s))
     line = varied(row.machine.allreduce_s(GPUS), alpha, beta)
-    strategies = eager(gradients), one_call(gradients), merge(gradients, line)
-    steps = (predict(gradients, groups, line) for groups in strategies)
-    predicted_s = tuple(step.step_s + overhead_s for step in steps)
+    predicted_s = tuple(step_s + overhead_s for step_s in steps_s(gradients, line, merge))
     ratios = [(s[0] / s[2], s[1] / s[2]) for s in (predicted_s, row.measured_s)]
     return Comparison(
         row,

@@ -74,9 +74,7 @@ def best_theta_step(ready: Gradients, system: System, allreduce_s: CallTime) -> 
 
 def ready_of(workload: Workload, batch: int, rate: float) -> list[tuple[float, int]]:
     """[(ready_s, elements)] of a rank that computes `rate` samples per second, split by flops."""
-    compute_s = batch / rate
-    forward_s = compute_s * workload.forward_flops / workload.step_flops
-    return workload.gradients(compute_s - forward_s, forward_s, itemsize=1)
+    return workload.step_gradients(batch / rate, itemsize=1)
 
 
 def efficiency_on(workload: Workload, system: System, size: int, cluster: Cluster) -> float:

@@ -157,6 +157,11 @@ class Workload:
             for share, tensor in zip(shares, self.tensors)
         ]
 
+    def step_gradients(self, compute_s: float, itemsize: int = 4) -> list[tuple[float, int]]:
+        """`gradients` of a step that computes compute_s: forward and backward divided by flops."""
+        forward_s = compute_s * self.forward_flops / self.step_flops
+        return self.gradients(compute_s - forward_s, forward_s, itemsize)
+
 
 def pooled(length: int, kernel: int, stride: int, pad: int, whole: bool) -> int:
     """Output length of windows of `kernel` every `stride` over `length` padded by `pad`.
