@@ -13,7 +13,7 @@ module: `from refgf.oracle.definitions import ring_allreduce`. They stand in spe
     momentum.py     M1-M5    momentum SGD, LARS
     large_batch.py  M6-M9    accumulation, LARS in parallel and under loss scaling
     csc/            C        coarse-grained sparse communication
-    merge.py        G        calls in time, merged gradients (MG-WFBP)
+    merge/          G        calls in time, merged gradients (MG-WFBP)
     costs.py        E        the time of a collective
     daso.py         A1-A12   asynchronous sums between nodes
     daso_heat.py    A13-A20  asynchronous sums between nodes, as the authors' code runs them
@@ -133,15 +133,8 @@ from refgf.oracle.spec.lazy.sums import (
     merged_allreduce,
     merged_calls,
 )
-from refgf.oracle.spec.merge import (
-    best_counts,
-    computed_at,
-    greedy_counts,
-    groupings,
-    joins,
-    lazy_step,
-    step_times,
-)
+from refgf.oracle.spec.merge.groups import best_counts, greedy_counts, groupings, joins
+from refgf.oracle.spec.merge.times import computed_at, lazy_step, step_times
 from refgf.oracle.spec.momentum import (
     LARSSettings,
     decayed_gradient,

@@ -4,9 +4,9 @@ import numpy as np
 
 from refgf.oracle import definitions
 from refgf.oracle.judge.comparison import Failure
-from refgf.oracle.judge.functions.merge import gradients
 from refgf.oracle.spec.calls import Outputs
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.merge.times import gradients
 
 
 def judge_groups(case: Case, got: Outputs) -> Failure | None:

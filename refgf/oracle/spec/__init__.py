@@ -10,6 +10,9 @@ import refgf.oracle.spec.cache.shards
 import refgf.oracle.spec.csc.cases
 import refgf.oracle.spec.csc.warmup
 import refgf.oracle.spec.lazy.sums
+import refgf.oracle.spec.merge.groups
+import refgf.oracle.spec.merge.lesson_09
+import refgf.oracle.spec.merge.times
 from refgf.oracle.spec import variants
 
 # modules without records yet: all their functions are definitions
@@ -21,11 +24,10 @@ for name in (
         "daso_heat",
         "hierarchy",
         "large_batch",
-        "merge",
         "momentum",
+        "network",
     ),
     *(
-        "network",
         "numbers",
         "resnet50",
         "ring",

@@ -11,7 +11,6 @@ from refgf.oracle.judge.functions import (
     costs,
     daso,
     hierarchy,
-    merge,
     network,
     sums,
     topk,
@@ -21,7 +20,7 @@ from refgf.oracle.judge.functions.before import JudgedFunction
 from refgf.oracle.judge.functions.sums import PLAIN_SUMS
 from refgf.oracle.spec.statement import FUNCTIONS
 
-MODULES = (sums, updates, daso, hierarchy, topk, network, merge, costs)
+MODULES = (sums, updates, daso, hierarchy, topk, network, costs)
 for module in MODULES:
     FUNCTIONS.update(module.FUNCTIONS)
 

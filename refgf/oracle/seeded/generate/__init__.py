@@ -7,7 +7,6 @@ from refgf.oracle.seeded.generate import (
     edges,
     hierarchy,
     large_batch,
-    merge,
     network,
     resnet50,
     roundings,
@@ -22,5 +21,5 @@ from refgf.oracle.spec.case import Case
 def golden_cases() -> list[Case]:
     """All cases of refgf/oracle/golden."""
     modules = (sums, hierarchy, updates, large_batch, topk, daso)
-    modules += (daso_heat, network, resnet50, merge, costs, roundings, edges)
+    modules += (daso_heat, network, resnet50, costs, roundings, edges)
     return [*statement.golden_cases(), *(case for module in modules for case in module.cases())]

@@ -33,6 +33,7 @@ from refgf.oracle.spec.draw import (
     wide_integers,
 )
 from refgf.oracle.spec.families import any_vectors
+from refgf.oracle.spec.merge.times import within
 from refgf.oracle.spec.statement import FUNCTIONS, JudgedFunction, fill
 
 LARGE = 3 << 15  # elements: 384 KiB of float32, and more than 16 bits count
@@ -262,12 +263,15 @@ DRAWN: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
     "relu": ("N3", lambda d: ({}, {"x": d.floats(40).astype(np.float64)})),
     "fully_connected": ("N6", dense_layer),
     **TIMES,
+    **of("step_times", "lazy_step", "greedy_counts", "best_counts"),
 }
 
 
 def bounds(case: Case) -> dict[str, np.ndarray]:
     """How far results may be off whose order of summation is open: as in the golden cases."""
     t, a = case.tensors, case.arguments
+    if "out.step_s" in t:
+        return within(case).with_prefix("bound")
     if case.function in TIMES:
         return time_bounds(case)
     if case.function in ("lars_step", "scaled_lars_run"):

@@ -1,4 +1,4 @@
-"""Fresh cases of times: of collectives, of the calls of a step, and of merged gradients."""
+"""Fresh cases of the times of collectives."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,9 +6,8 @@ from functools import partial
 import numpy as np
 
 from refgf.oracle.seeded.generate.costs import ALGORITHMS, FORMS, bound_of
-from refgf.oracle.seeded.generate.merge import network, within
 from refgf.oracle.spec.case import Case
-from refgf.oracle.spec.draw import Draw, Drawn, groups, pick
+from refgf.oracle.spec.draw import Draw, Drawn, pick
 
 
 def link(d: Draw) -> list[float]:
@@ -48,35 +47,6 @@ def gathers(d: Draw) -> Drawn:
     return {"itemsize": pick(d.rng, 2, 4, 8), "link": link(d)}, columns
 
 
-def gradients(d: Draw, largest: int = 40) -> tuple[dict[str, np.ndarray], list[float]]:
-    """Exact in float64, so that comparisons are."""
-    return network(d.rng, 1 + d.n % largest)
-
-
-def step_times(d: Draw) -> Drawn:
-    arrays, line = gradients(d)
-    counts = groups(d.rng, len(arrays["nbytes"]))
-    compute_s = pick(d.rng, None, float(arrays["ready_s"][-1]) * pick(d.rng, 1.0, 1.5, 4.0))
-    more = {"overlap": pick(d.rng, 1.0, 0.75, 0.5, 0.25, 0.0), "compute_s": compute_s}
-    return {"counts": counts, "line": line, **more}, arrays
-
-
-def lazy_step(d: Draw) -> Drawn:
-    arrays, line = gradients(d)
-    first = int(arrays["nbytes"][: d.integer(1, 5)].sum())
-    return {"theta_bytes": pick(d.rng, 0, "inf", first, first + 1), "line": line}, arrays
-
-
-def greedy(d: Draw) -> Drawn:
-    arrays, line = gradients(d)
-    return {"line": line, "small_bytes": pick(d.rng, 0, int(arrays["nbytes"][:2].sum()))}, arrays
-
-
-def best(d: Draw) -> Drawn:
-    arrays, line = gradients(d, largest=9)
-    return {"line": line}, arrays
-
-
 # function: (its statements, how its arguments and inputs are drawn)
 TIMES: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
     **{name: (statements, flat) for name, statements in FORMS.items()},
@@ -87,18 +57,12 @@ TIMES: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
     "topk_s": ("E1 E7", gathers),
     "hitopk_s": ("E1 E7", partial(over_nodes, sparse=True)),
     "hitopk_pairs_s": ("E1 E7", partial(over_nodes, sparse=True)),
-    "step_times": ("G1 G2", step_times),
-    "lazy_step": ("G3 L1 L2", lazy_step),
-    "greedy_counts": ("G4 G5", greedy),
-    "best_counts": ("G6", best),
 }
 
 
 def time_bounds(case: Case) -> dict[str, np.ndarray]:
     """As in the golden cases."""
     t = case.tensors
-    if "out.calls" in t:
-        return {name: a for name, a in within(case).tensors.items() if name.startswith("bound.")}
     if "out.seconds" in t:
         ranks = t["in.p"] if "in.p" in t else t["in.nodes"] * t["in.ranks_per_node"]
         return {"bound.seconds": bound_of(ranks) * t["out.seconds"]}
