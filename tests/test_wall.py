@@ -25,7 +25,7 @@ ALLOWED = {  # a part of refgf: the others that it may import, besides ops and d
     "streams.py": [],
     "oracle": [],
     "oracle/schedules": ["comm", "papers.jia", "predict.cost"],  # exports them; judges foreign ones
-    "oracle/judge": ["machine.threads"],  # foreign code runs on the lessons' ranks
+    "oracle/foreign": ["machine.threads"],  # foreign code runs on the lessons' ranks
     "oracle/reveal": ["advice"],
     "course": ["oracle"],
     "cluster": ["machine.units"],

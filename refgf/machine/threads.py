@@ -9,7 +9,7 @@ buffering of small messages fails here; messages of less than `eager_bytes` do n
 ranks of a communicator wait on it, each raises `Deadlock` with the ranks that wait for each other.
 So they do after 2 * STILL_S seconds when they wait on different communicators. When one rank
 raises, the others raise `Aborted`. `Unfinished` is raised where a message was never received or a
-request never completed. The judge of foreign code uses the same ranks (oracle/judge/ranks.py).
+request never completed. The judge of foreign code uses the same ranks (oracle/foreign/ranks.py).
 """
 
 from collections.abc import Callable

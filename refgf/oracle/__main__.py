@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.judge import orphans
+from refgf.oracle.foreign import orphans
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.judge.cases import (
     GOLDEN,
     load_folder,
@@ -29,7 +30,6 @@ from refgf.oracle.judge.cases import (
     selected,
 )
 from refgf.oracle.judge.functions import FUNCTIONS
-from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.reveal.command import add_parser as reveal_parser
 from refgf.oracle.schedules.options import add_command as schedule_parser
 from refgf.oracle.spec.case import Case

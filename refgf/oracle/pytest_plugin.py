@@ -157,7 +157,7 @@ class NotConforming(Exception):
 
 def read_skips(path: str | None) -> dict[str, str]:
     """{pattern: reason} of a skip file; "#" begins a comment."""
-    from refgf.oracle.judge.untrusted import read_bytes
+    from refgf.oracle.foreign.untrusted import read_bytes
 
     skips = {}
     try:

@@ -7,7 +7,7 @@ that do the same.
 import json
 from base64 import b64decode
 
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules import msccl
 from refgf.oracle.schedules.form import LARGEST_FILE, Plan, require_size
 from refgf.oracle.schedules.order import Graph

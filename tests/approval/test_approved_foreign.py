@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules import msccl, mscclpp
 from refgf.oracle.schedules.own import own_plan
 from refgf.oracle.schedules.verdict import as_lines, judge

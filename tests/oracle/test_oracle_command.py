@@ -15,7 +15,8 @@ import pytest
 
 import refgf.oracle
 from refgf.oracle.__main__ import main
-from refgf.oracle.judge import report, scratch
+from refgf.oracle.foreign import scratch
+from refgf.oracle.judge import report
 from refgf.oracle.judge.cases import load_folder, save_tensors
 from refgf.oracle.judge.implementations import Command, Files, PythonModule
 from refgf.oracle.judge.verify import verify, verify_case

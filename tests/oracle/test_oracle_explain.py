@@ -15,8 +15,8 @@ from refgf.oracle.definitions import (
     ring_allreduce,
     slice_bounds,
 )
+from refgf.oracle.foreign.files import write_tensors
 from refgf.oracle.judge.explain import explain, explained
-from refgf.oracle.judge.files import write_tensors
 from refgf.oracle.judge.orders import ORDERS
 from refgf.oracle.seeded.generate.families import inputs, random_source
 from refgf.papers.jia import doubling

@@ -13,11 +13,11 @@ import pytest
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import same_bits
+from refgf.oracle.foreign.files import LARGEST_HEADER, read_json, read_tensors, write_tensors
+from refgf.oracle.foreign.untrusted import BadFile, parse_json
 from refgf.oracle.judge.cases import load_case, load_folder, save_by_letter, save_folder
-from refgf.oracle.judge.files import LARGEST_HEADER, read_json, read_tensors, write_tensors
 from refgf.oracle.judge.implementations import Files, PythonModule
 from refgf.oracle.judge.trace import check_trace, read_trace
-from refgf.oracle.judge.untrusted import BadFile, parse_json
 from refgf.oracle.judge.verify import verify_case
 from refgf.oracle.seeded.generate.families import make
 from tests.support.damaged import cut, flipped

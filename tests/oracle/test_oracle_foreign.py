@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from refgf.oracle.__main__ import main
+from refgf.oracle.foreign import process
 from refgf.oracle.judge import implementations
 from refgf.oracle.judge.isolation import IsolatedModule
 from tests.support.golden import golden_case
@@ -75,7 +76,7 @@ def ring_allreduce(xs, wire=None):
 def test_the_launchers_exit_still_ends_a_failing_job():
     code = """
 from refgf.launch.abort import os as launched
-from refgf.oracle.judge.guard import contained
+from refgf.oracle.foreign.guard import contained
 with contained():
     names = {"__name__": "refgf.launch.abort", "launched": launched}
     exec("launched._exit(7)", names)
@@ -163,7 +164,7 @@ def test_a_forged_answer_runs_nothing(verify, tmp_path, message):
     assert not (tmp_path / "harm").exists() and "Traceback" not in said
 
 
-@pytest.mark.skipif(implementations.resource is None, reason="this system has no limits of files")
+@pytest.mark.skipif(process.resource is None, reason="this system has no limits of files")
 def test_a_program_that_prints_without_end_does_not_fill_the_disk(program, monkeypatch):
     monkeypatch.setattr(implementations, "LARGEST_OUTPUT", 1 << 20)
     endless = "import signal, sys\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from refgf.oracle.definitions import same_bits
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.judge.cases import GOLDEN, load_folder, save_folder
 from refgf.oracle.judge.comparison import judge_bits
-from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.seeded.generate import golden_cases
 from refgf.oracle.seeded.generate.families import inputs, random_source, require
 from tests.support.golden import CASES

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules import msccl, mscclpp
 from refgf.oracle.schedules.own import own_plan
 from tests.support.schedule_cases import block, judged_xml, report, step, verdict, xml

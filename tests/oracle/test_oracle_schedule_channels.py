@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules import msccl
 from refgf.oracle.schedules.executors import EXECUTORS
 from refgf.oracle.schedules.form import Plan, PlanStep, Port

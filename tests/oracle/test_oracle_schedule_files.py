@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from refgf.oracle.__main__ import main
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules import chakra
 from refgf.oracle.schedules.command import plan_files, read_plan
 from refgf.oracle.schedules.form import LARGEST_WORK

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from refgf.oracle.__main__ import main
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules import mscclpp
 from tests.support.schedule_cases import report, verdict
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules import mscclpp
 from refgf.oracle.schedules.own import own_plan
 from tests.support.schedule_cases import at, back, changed, verdict

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules import chakra
 from refgf.oracle.schedules.draw import table
 from refgf.oracle.schedules.form import Plan, PlanStep, Port, require_size

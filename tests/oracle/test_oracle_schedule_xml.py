@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from refgf.oracle.__main__ import main
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules import msccl
 from refgf.oracle.schedules.command import read_plan
 from refgf.oracle.schedules.form import Plan, PlanStep, Port, Span

@@ -14,11 +14,11 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
 import refgf.oracle.step
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.messages import pack, unpack
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.step import ranks as ranks_module
 from refgf.oracle.step.causes import _of_shards
 from refgf.oracle.step.judging import judge
-from refgf.oracle.step.messages import pack, unpack
 from refgf.oracle.step.ranks import CannotJudge, Ranks
 from refgf.oracle.step.reference import in_float64
 from refgf.oracle.step.stages import Whole

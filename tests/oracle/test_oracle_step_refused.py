@@ -76,7 +76,7 @@ def test_a_step_that_hangs_ends_and_leaves_no_process(tmp_path):
     path = subject(tmp_path, HANGS)
     with Ranks(2) as running:
         assert judge(subject(tmp_path, RIGHT, "right.py"), running).right
-        group, running.timeout_s = running.process.pid, 2.0
+        group, running.timeout_s = running.group.process.pid, 2.0
         with pytest.raises(CannotJudge, match="on rank 0, 1 of 2: train did not end within 2 s"):
             judge(path, running)
         assert ended(group) and not Path(running.folder).exists()
@@ -168,7 +168,7 @@ def test_a_step_that_a_scaler_skips_on_both_sides_is_left_out(two, tmp_path):
 def test_a_wrong_train_gets_a_sentence(train, two, tmp_path):
     with pytest.raises(CannotJudge, match=WRONG[train]):
         judge(subject(tmp_path, train), two)
-    assert two.process is not None, "all ranks failed alike: they go on"
+    assert two.group is not None, "all ranks failed alike: they go on"
 
 
 def test_a_wrong_file_gets_a_sentence(two, tmp_path):

@@ -1,10 +1,11 @@
 """A process of foreign code: start it, ask it, end it with all its children.
 
-    judge  ---- a number, a question ---->  start.py: wall, then server.serve, which runs the code
+    judge  ---- a number, a question ---->  start.py: wall, then the server, which runs the code
            <--- its number, an answer ----
 
-One way for `verify --python`, `reveal --python` and `grade`. Questions hold inputs only, never what
-is wanted: comparing happens in the judge. Answers are bytes that nothing executes.
+A `Program` is any program; a `Process` one behind the wall that answers questions. One way for
+`verify`, `reveal`, `grade` and `step`. Questions hold inputs only, never what is wanted: comparing
+happens in the judge. Answers are bytes that nothing executes.
 """
 
 import contextlib
@@ -20,9 +21,13 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from refgf.oracle.foreign import start, view
+from refgf.oracle.foreign import orphans, start, view
 from refgf.oracle.foreign.connection import HEAD, START, packed
-from refgf.oracle.judge import orphans
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
 
 PRINTED = 4096  # bytes kept of what is printed between two questions
 LARGEST_ANSWER = 1 << 31
@@ -50,10 +55,35 @@ class Forged(Exception):
     """What came is not the answer to the question."""
 
 
+class Program(subprocess.Popen):
+    """A program in a session of its own, with a keeper (orphans.py) and without input."""
+
+    def __init__(self, words: list[str], most_bytes: int = 0, **options: Any):
+        """most_bytes: of a file that it writes, or of what it prints. options: of Popen."""
+        keep, limited = orphans.keeper(), bool(most_bytes and resource)
+
+        def prepare() -> None:
+            if limited:
+                hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+                most = most_bytes if hard == resource.RLIM_INFINITY else min(hard, most_bytes)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+            if keep:
+                keep()
+
+        options |= {"stdin": subprocess.DEVNULL, "start_new_session": True}
+        super().__init__(words, preexec_fn=prepare if keep or limited else None, **options)
+
+    def end(self) -> None:
+        """End it and its children."""
+        with contextlib.suppress(ProcessLookupError):  # it has ended, and left no children
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+
+
 @dataclass
 class Server:
-    """What the process runs. name: of a module with serve(connection, **arguments), where
-    the first question imports the foreign code.
+    """What the process runs. name: of a module with opened(**arguments), which imports the
+    foreign code and returns (the first answer, the function that answers the others, or None).
 
     wall: from view.py. modules: see start.py. errors: is what goes to stderr kept, too?
     """
@@ -75,15 +105,12 @@ class Process:
         whole = server.modules is None
         self.socket, remote = socket.socketpair()
         with remote:
-            self.process = subprocess.Popen(
+            self.process = Program(
                 [sys.executable, "-P", start.__file__, str(remote.fileno())],
-                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT if server.errors else subprocess.DEVNULL,
                 env=view.environment(whole),
                 pass_fds=[remote.fileno()],
-                start_new_session=True,
-                preexec_fn=orphans.keeper(),
             )
         self.socket.setblocking(False)
         os.set_blocking(self.process.stdout.fileno(), False)
@@ -110,9 +137,7 @@ class Process:
 
     def close(self) -> None:
         """End the process and its children."""
-        with contextlib.suppress(ProcessLookupError):  # it has ended, and left no children
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self.process.end()
         self._read_output()
         self.socket.close()
         self.process.stdout.close()

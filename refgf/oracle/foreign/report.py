@@ -1,5 +1,7 @@
 """Other people's text, shown; and what the wall of this machine lacks, said."""
 
+import signal
+
 WHAT = {
     "files": "read other files",
     "network": "use the network",
@@ -20,6 +22,12 @@ def shown(text: object, most: int = 1 << 20) -> str:
 
 def in_one_line(text: object, most: int = 1 << 20) -> str:
     return shown(text, most).replace("\n", " ")
+
+
+def exit_name(code: int) -> str:
+    """The name of an exit code; Python reports SIGABRT as -6."""
+    known = -code in set(signal.Signals)
+    return f"signal {signal.Signals(-code).name}" if known else f"exit code {code}"
 
 
 def unsafe(still_open: set[str], what: str) -> str:

@@ -2,13 +2,14 @@
 
     judge    ---- {"wall", "modules", "server", "arguments", ...} ---->
              <--- what stays open, before any foreign code runs -------
-             ---- questions ---->   server.serve(connection, **arguments)
-             <--- answers -------
+             ---- questions ---->   server.opened(**arguments): the first answer, and a function
+             <--- answers -------   for the others; None if there will be none
 
-First the wall, then NumPy, then the foreign code. modules: {name: [path, text, is it a package]} of
-refgf where nothing of refgf may be read; None: from the checkout.
+First the wall, then NumPy, then, at the first question, the foreign code. modules: {name: [path,
+text, is it a package]} of refgf where nothing of refgf may be read; None: from the checkout.
 """
 
+import contextlib
 import faulthandler
 import importlib
 import importlib.abc
@@ -74,7 +75,15 @@ def main() -> None:
     own_modules_first(settings["paths"], settings["last"])
     server = importlib.import_module(settings["server"])
     connection.answer(json.dumps(still_open).encode())
-    server.serve(connection, **settings["arguments"])
+    connection.question()
+    found, answer = server.opened(**settings["arguments"])
+    connection.answer(found)
+    with contextlib.suppress(EOFError):
+        while answer:
+            found = answer(connection.question())
+            with contextlib.suppress(Exception):  # the foreign code may have replaced it
+                sys.stdout.flush()
+            connection.answer(found)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,12 @@
 import numpy as np
 
 from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
+from refgf.oracle.foreign import ranks
 from refgf.oracle.grade.difference import apart
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
 from refgf.oracle.grade.sandbox import Sandbox
 from refgf.oracle.grade.shown import chosen_output, shortened, without_text
 from refgf.oracle.grade.student_process import decoded, encoded
-from refgf.oracle.judge import ranks
 from refgf.oracle.judge.orders import candidates
 from refgf.oracle.judge.words import span
 from refgf.oracle.spec.exercise import PUBLIC_SEED, Collective, TypicalMistake, copied

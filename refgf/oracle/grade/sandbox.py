@@ -24,8 +24,8 @@ from refgf.oracle.foreign import view
 from refgf.oracle.foreign.closure import carried
 from refgf.oracle.foreign.process import Ended, Forged, Process, Server, TooLate
 from refgf.oracle.foreign.report import in_one_line
+from refgf.oracle.foreign.untrusted import read_bytes
 from refgf.oracle.grade import student_process
-from refgf.oracle.judge.untrusted import read_bytes
 
 SECONDS, START_S = 8.0, 15.0  # for a request; for importing the file
 BYTES = 2 << 30

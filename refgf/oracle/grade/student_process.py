@@ -13,19 +13,18 @@ exercise does not need, where the kernel would say "Permission denied".
 """
 
 import base64
-import contextlib
 import functools
 import json
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from refgf.oracle.foreign.connection import Connection
-from refgf.oracle.judge import ranks
+from refgf.oracle.foreign import ranks
 
 LONGEST = 1 << 17  # bytes of an answer
 REFUSED = {
@@ -206,22 +205,19 @@ def in_bytes(found: dict) -> bytes:
     return json.dumps({"error": f"returned {len(text)} bytes; wanted at most {LONGEST}"}).encode()
 
 
-def serve(connection: Connection, file: str, source: str, project: str, allowed: list[str]) -> None:
-    """Import the file's text (in base64) at the first question, then answer requests."""
-    connection.question()
+def opened(
+    file: str, source: str, project: str, allowed: list[str]
+) -> tuple[bytes, Callable[[bytes], bytes]]:
+    """What start.py runs: the file's text (in base64), imported, then the answer to a request."""
     sys.stdout.reconfigure(line_buffering=True)
     guard(file, project, allowed)
-    module, failure = None, None
     try:
         np.seterr(all="ignore")
-        module = load(file, base64.b64decode(source))
+        module, failure = load(file, base64.b64decode(source)), None
     except BaseException as error:  # noqa: BLE001
-        failure = {"error": f"cannot be imported: it {sentence(error, file)}"}
-    found = {}
-    with contextlib.suppress(EOFError):
-        while True:
-            connection.answer(in_bytes(found))
-            request = json.loads(connection.question())
-            found = failure or answer(module, ranks, request, file)
-            with contextlib.suppress(Exception):  # the file may have replaced it
-                sys.stdout.flush()
+        module, failure = None, {"error": f"cannot be imported: it {sentence(error, file)}"}
+
+    def respond(question: bytes) -> bytes:
+        return in_bytes(failure or answer(module, ranks, json.loads(question), file))
+
+    return in_bytes({}), respond

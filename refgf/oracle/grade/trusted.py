@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 
+from refgf.oracle.foreign import ranks
 from refgf.oracle.grade.mark import Mark
 from refgf.oracle.grade.marking import mark
 from refgf.oracle.grade.student_process import answer
-from refgf.oracle.judge import ranks
 from refgf.oracle.spec.exercise import PUBLIC_SEED, Collective, Exercise, TypicalMistake
 
 

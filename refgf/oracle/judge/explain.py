@@ -6,10 +6,10 @@ from itertools import chain
 import numpy as np
 
 from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.judge.comparison import differs
 from refgf.oracle.judge.diagnosis import first_names
 from refgf.oracle.judge.orders import arithmetics, candidates, fold
-from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.judge.words import span
 
 LONGEST = 1 << 12  # elements up to which the calls of a lazy allreduce are searched

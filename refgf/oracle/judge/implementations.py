@@ -9,14 +9,11 @@
 Only the first two execute anything, and only what the caller named.
 """
 
-import contextlib
 import importlib
 import importlib.util
 import inspect
 import json
-import os
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -28,20 +25,16 @@ from typing import IO, Any
 
 import numpy as np
 
-from refgf.oracle.foreign.report import shown
-from refgf.oracle.judge import orphans, ranks, scratch
+from refgf.oracle.foreign import orphans, ranks, scratch
+from refgf.oracle.foreign.guard import ENDS, contained, describe
+from refgf.oracle.foreign.process import Program
+from refgf.oracle.foreign.report import exit_name, shown
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.judge.cases import inside, load_tensors, save_case
 from refgf.oracle.judge.functions import FUNCTIONS, PLAIN_SUMS
-from refgf.oracle.judge.guard import ENDS, contained, describe
 from refgf.oracle.judge.trace import TraceEvent, parse_event, read_trace
-from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.spec.calls import Outputs
 from refgf.oracle.spec.case import Case
-
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None
 
 LARGEST_OUTPUT = 1 << 28  # bytes of a file that a program writes
 WANTED_MODULE = "wanted the name of a module that can be imported, or a path that ends in .py"
@@ -219,10 +212,8 @@ class Command:
 
     def _exit_code(self, words: list[str], log: IO[bytes]) -> int | None:
         """None after the time limit. Its children end with it: it has its own process group."""
-        options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-        options |= {"start_new_session": True, "preexec_fn": _prepared(orphans.keeper())}
         try:
-            program = subprocess.Popen(words, **options)
+            program = Program(words, LARGEST_OUTPUT, stdout=log, stderr=log)
         except OSError as error:
             raise ValueError(
                 f"verify: got {words[0]!r}, which cannot run: {error.strerror}; wanted a program; "
@@ -233,37 +224,14 @@ class Command:
         except subprocess.TimeoutExpired:
             return None
         finally:
-            with contextlib.suppress(ProcessLookupError):  # it has ended, and left no children
-                os.killpg(program.pid, signal.SIGKILL)
-            program.wait()
+            program.end()
             orphans.end_children()
-
-
-def _prepared(keep: Callable[[], None] | None) -> Callable[[], None] | None:
-    """For Popen's `preexec_fn`: no file grows beyond LARGEST_OUTPUT, what it prints included."""
-    if resource is None:
-        return keep
-
-    def prepare() -> None:
-        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        limit = LARGEST_OUTPUT if hard == resource.RLIM_INFINITY else min(hard, LARGEST_OUTPUT)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        if keep:
-            keep()
-
-    return prepare
 
 
 def _replaced(word: str, places: dict[str, str]) -> str:
     for name, path in places.items():
         word = word.replace(name, path)
     return word
-
-
-def exit_name(code: int) -> str:
-    """The name of an exit code; Python reports SIGABRT as -6."""
-    known = -code in set(signal.Signals)
-    return f"signal {signal.Signals(-code).name}" if known else f"exit code {code}"
 
 
 def _tail(log: IO[bytes], count: int = 300) -> str:

@@ -13,26 +13,19 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from refgf.oracle.foreign import view
-from refgf.oracle.foreign.connection import Connection
+from refgf.oracle.foreign import orphans, scratch, view
+from refgf.oracle.foreign.files import NAMES, little_endian, parse_tensors, tensor_bytes
+from refgf.oracle.foreign.guard import describe
 from refgf.oracle.foreign.process import Ended, Forged, Process, Server, TooLate
-from refgf.oracle.foreign.report import in_one_line, shown
-from refgf.oracle.judge import orphans, scratch
-from refgf.oracle.judge.files import NAMES, little_endian, parse_tensors, tensor_bytes
-from refgf.oracle.judge.guard import describe
-from refgf.oracle.judge.implementations import (
-    WANTED_MODULE,
-    PythonModule,
-    Result,
-    exit_name,
-)
+from refgf.oracle.foreign.report import exit_name, in_one_line, shown
+from refgf.oracle.foreign.untrusted import LARGEST_FILE, BadFile, parse_json
+from refgf.oracle.judge.implementations import WANTED_MODULE, PythonModule, Result
 from refgf.oracle.judge.trace import parse_event
-from refgf.oracle.judge.untrusted import LARGEST_FILE, BadFile, parse_json
 from refgf.oracle.spec.case import Case
 
 IMPORT_S = 60.0  # time limit of importing the module
@@ -154,26 +147,13 @@ def case_of(question: bytes) -> Case:
     return Case("", head["function"], [], "", "", head["arguments"], tensors)
 
 
-def serve(connection: Connection, name: str, timeout_s: float) -> None:
-    """Answer cases until the other side closes the connection."""
-    connection.question()
+def opened(name: str, timeout_s: float) -> tuple[bytes, Callable[[bytes], bytes] | None]:
+    """What start.py runs: the module, imported, then a case's answer to each question."""
     try:
         judged = PythonModule(name, timeout_s)
     except ValueError as error:
-        connection.answer(as_bytes(Result(error=str(error))))
-        return
-    connection.answer(as_bytes(Result()))
-    with contextlib.suppress(EOFError):
-        while True:
-            case = case_of(connection.question())
-            result = as_bytes(answered(judged, case))
-            flush()
-            connection.answer(result)
-
-
-def flush() -> None:
-    with contextlib.suppress(Exception):  # the module may have replaced it
-        sys.stdout.flush()
+        return as_bytes(Result(error=str(error))), None
+    return as_bytes(Result()), lambda question: as_bytes(answered(judged, case_of(question)))
 
 
 def answered(judged: PythonModule, case: Case) -> Result:

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from refgf.oracle.definitions import direct_traffic, ring_traffic
+from refgf.oracle.foreign.untrusted import LARGEST_FILE, BadFile, parse_json, read_bytes
 from refgf.oracle.judge.trace_order import has_finish, other_schedule
-from refgf.oracle.judge.untrusted import LARGEST_FILE, BadFile, parse_json, read_bytes
 from refgf.oracle.judge.words import span
 
 RECEIVES = ("add", "copy", "keep")

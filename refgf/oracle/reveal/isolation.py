@@ -6,15 +6,14 @@
 One process for all calls. judge/isolation.py says how it ends and how its answers are read.
 """
 
-import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from refgf.oracle.foreign.connection import Connection
-from refgf.oracle.judge.files import parse_tensors, tensor_bytes
+from refgf.oracle.foreign.files import parse_tensors, tensor_bytes
 from refgf.oracle.judge.implementations import Result
-from refgf.oracle.judge.isolation import IsolatedModule, as_bytes, flush
+from refgf.oracle.judge.isolation import IsolatedModule, as_bytes
 from refgf.oracle.reveal.sources import PythonFunction
 
 NEXT = "wanted the sum of all ranks; next: call it in a Python of your own"
@@ -47,28 +46,24 @@ class IsolatedFunction(IsolatedModule):
         return [result.outputs[name] for name in sorted(names, key=int)]
 
 
-def serve(connection: Connection, name: str, timeout_s: float, dtype: str, function: str) -> None:
-    """Answer calls until the other side closes the connection; the first answer names the function.
+def opened(
+    name: str, timeout_s: float, dtype: str, function: str
+) -> tuple[bytes, Callable[[bytes], bytes] | None]:
+    """What start.py runs. The first answer names the function.
 
     An array that is named by no number names the types of results that have not the inputs' type.
     """
-    connection.question()
     try:
         box = PythonFunction(name, function or None, dtype, timeout_s)
     except ValueError as error:
-        connection.answer(as_bytes(Result(error=str(error))))
-        return
-    connection.answer(as_bytes(Result({box.name: np.empty(0)})))
-    with contextlib.suppress(EOFError):
-        while True:
-            tensors, _ = parse_tensors(QUESTION, connection.question())
-            xs = [tensors[str(i)].copy() for i in range(len(tensors))]
-            result = as_bytes(answered(box, xs))
-            flush()
-            connection.answer(result)
+        return as_bytes(Result(error=str(error))), None
+    return as_bytes(Result({box.name: np.empty(0)})), lambda question: as_bytes(
+        answered(box, parse_tensors(QUESTION, question)[0])
+    )
 
 
-def answered(box: PythonFunction, xs: list[np.ndarray]) -> Result:
+def answered(box: PythonFunction, tensors: dict[str, np.ndarray]) -> Result:
+    xs = [tensors[str(i)].copy() for i in range(len(tensors))]
     try:
         rows = {str(i): row for i, row in enumerate(box(xs))}
         return Result(rows | ({box.other_types: np.empty(0)} if box.other_types else {}))

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from refgf.oracle.judge import ranks
-from refgf.oracle.judge.guard import ENDS, contained, describe
+from refgf.oracle.foreign import ranks
+from refgf.oracle.foreign.guard import ENDS, contained, describe
 from refgf.oracle.judge.implementations import load_module
 from refgf.oracle.spec.calls import overwritten
 

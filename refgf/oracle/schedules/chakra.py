@@ -20,7 +20,7 @@ Source: Chakra's public schema and documentation. Node types other than these on
 
 import re
 
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules import form
 from refgf.oracle.schedules.form import Finding, Plan, PlanStep, Port, Span
 from refgf.oracle.schedules.protobuf import delimited, field_bytes, fields, message_bytes, varint

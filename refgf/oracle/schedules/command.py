@@ -4,7 +4,7 @@ import argparse
 import re
 from pathlib import Path
 
-from refgf.oracle.judge.untrusted import BadFile, read_bytes
+from refgf.oracle.foreign.untrusted import BadFile, read_bytes
 from refgf.oracle.schedules import chakra, draw, mscclpp, verdict
 from refgf.oracle.schedules.form import (
     LARGEST_BUFFER,

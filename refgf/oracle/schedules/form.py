@@ -16,7 +16,7 @@ three buffers: "i" (input), "o" (output) and "s" (scratch).
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 
 LARGEST_FILE = 1 << 24  # bytes
 LARGEST_RANKS, LARGEST_STEPS = 1024, 200_000

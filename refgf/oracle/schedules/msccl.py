@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from xml.parsers import expat
 
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules import executors
 from refgf.oracle.schedules.form import (
     BUFFERS,

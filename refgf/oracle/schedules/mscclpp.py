@@ -43,7 +43,7 @@ MSCCL++'s documentation and its public executor (read, not copied).
 import json
 from typing import Any
 
-from refgf.oracle.judge.untrusted import BadFile, parse_json
+from refgf.oracle.foreign.untrusted import BadFile, parse_json
 from refgf.oracle.schedules.form import Plan, PlanStep
 from refgf.oracle.schedules.mscclpp_fields import count, item, listed, parts_of_a_chunk
 from refgf.oracle.schedules.mscclpp_forms import OPS

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules.form import LARGEST_COUNT
 
 LARGEST_PARTS = 1 << 12

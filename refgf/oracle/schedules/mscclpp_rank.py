@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules.form import LARGEST_RANKS, Finding, PlanStep, Port, Span
 from refgf.oracle.schedules.mscclpp_fields import count, item, listed, part_of, whole
 from refgf.oracle.schedules.mscclpp_forms import (

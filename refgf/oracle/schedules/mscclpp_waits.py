@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import replace
 
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules.form import Finding, PlanStep, Ref, Span
 
 PACKET_SUMS = ("repkt", "recpkt", "respkt", "recspkt")

@@ -8,7 +8,7 @@ run. Each step has a vector clock with one entry for each chain of steps that fo
 from array import array
 from collections import defaultdict, deque
 
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules.form import Finding, Plan, PlanStep, Port
 from refgf.oracle.schedules.layout import Layout
 

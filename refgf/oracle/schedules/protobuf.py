@@ -8,7 +8,7 @@ A message is a list of fields. Each begins with a varint, 8 * field number + wir
 
 from collections.abc import Iterator
 
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile
 
 Field = tuple[int, int | bytes]
 LENGTHS = {1: 8, 5: 4}

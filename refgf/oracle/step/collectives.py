@@ -7,7 +7,7 @@ that differs, in a group of ranks, says where to look.
 from dataclasses import dataclass
 from pathlib import Path
 
-from refgf.oracle.judge.untrusted import BadFile, parse_json, read_bytes
+from refgf.oracle.foreign.untrusted import BadFile, parse_json, read_bytes
 
 BACKWARD = "backward"  # no call: it is written between them
 LARGEST = 1 << 23  # bytes of one rank's calls

@@ -1,27 +1,14 @@
-"""The processes of `oracle step`: p ranks on gloo, and one more that trains alone.
-
-    judge ---- ranks.py ----> this module (a template: PyTorch is imported once)
-                                  fork --> rank 0 ... rank p-1     one gloo group of p
-                                  fork --> the one                 a gloo group of its own
-
-Each has a pipe to the judge, and answers requests until the judge closes it.
-"""
+"""What the processes of `oracle step` do: p ranks, and one more that trains alone."""
 
 import contextlib
 import importlib.util
-import os
-import signal
-import socket
 import sys
 import traceback
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from refgf.oracle.judge.orphans import PR_SET_PDEATHSIG, _prctl
 from refgf.oracle.step.collectives import calls_file
-from refgf.oracle.step.messages import exit_file, pack, unpack
 
 WANTED = ("model", "batch", "loss", "train")
 modules: dict[str, tuple[bytes, ModuleType]] = {}  # with the text that was run
@@ -199,97 +186,31 @@ def described(error: BaseException, source: str) -> str:
     return f"{type(error).__name__}{place}: {str(error)[:300]}{norm}"
 
 
-def torchrun_variables(rank: int, size: int, port: int) -> dict[str, str]:
-    """What torchrun sets for one node. Accelerate and others read them."""
-    numbers = {"RANK": rank, "LOCAL_RANK": rank, "ROLE_RANK": rank, "GROUP_RANK": 0}
-    numbers |= {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "ROLE_WORLD_SIZE": size}
-    numbers |= {"GROUP_WORLD_SIZE": 1, "MASTER_PORT": port}
-    numbers |= {"TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0}
-    texts = {"MASTER_ADDR": "127.0.0.1", "ROLE_NAME": "default", "TORCHELASTIC_RUN_ID": "refgf"}
-    return texts | {name: str(number) for name, number in numbers.items()}
+def prepare() -> None:
+    """Before the forks: none of PyTorch's threads has started."""
+    import torch._dynamo
+    import torch.distributed.fsdp  # noqa: F401
 
 
-def serve(pipe: Connection, rank: int, size: int, store: str, port: int) -> None:
-    """Answer requests as rank `rank` of `size`."""
-    import torch
+def begin() -> None:
     import torch.distributed as dist
 
     from refgf.oracle.step.watch import watch
 
-    torch.set_num_threads(1)
-    os.environ |= torchrun_variables(rank, size, port)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
     watch()
     dist.init_process_group = dist.destroy_process_group = lambda *args, **kwargs: None
-    pipe.send_bytes(pack({}))  # started
-    while True:
-        try:
-            request = unpack(pipe.recv_bytes())
-        except EOFError:
-            os._exit(0)  # the judge is done; gloo's threads need no farewell
-        request["calls"] = calls_file(store, rank)
-        try:
-            if "tensors" in request:
-                answer = samples(request)
-            elif "noises" in request:
-                answer = {"free": free(request)}
-            elif "coarsest" in request:
-                answer = reference(request)
-            else:
-                answer = run(request, rank, size)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            answer = {"error": described(error, request["source"])}
-        pipe.send_bytes(pack(answer))
 
 
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for own in sockets:
-            own.bind(("127.0.0.1", 0))
-        return [own.getsockname()[1] for own in sockets]
-
-
-def main(store: str, *files: str) -> None:
-    """Fork a process for each pipe. The last one is alone."""
-    pipes = [Connection(int(file)) for file in files]
+def answer(request: dict, rank: int, size: int, store: str) -> dict[str, Any]:
+    """Of the process of a rank, or of the one that trains alone."""
+    request["calls"] = calls_file(store, rank)
     try:
-        import torch._dynamo  # once, before the forks: none of PyTorch's threads has started
-        import torch.distributed.fsdp  # noqa: F401
-    except ImportError as error:
-        for pipe in pipes:
-            pipe.send_bytes(pack({"error": f"PyTorch cannot be imported ({error})"}))
-        return
-    sys.path.insert(0, ".")  # only now: a file there may have the name of one that PyTorch imports
-    ranks, children, ports = len(pipes) - 1, {}, free_ports(2)
-    for number, pipe in enumerate(pipes):
-        child = os.fork()
-        if child:
-            children[child] = number
-            continue
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        for other in pipes:
-            if other is not pipe:
-                other.close()
-        alone = number == ranks
-        place = (0, 1, store + ".one", ports[1]) if alone else (number, ranks, store, ports[0])
-        try:
-            serve(pipe, *place)
-        except BaseException as error:
-            with contextlib.suppress(OSError):
-                pipe.send_bytes(pack({"error": f"no process group: {error}"}))
-        finally:
-            os._exit(1)
-    for pipe in pipes:
-        pipe.close()
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            child, status = os.wait()
-            code = str(os.waitstatus_to_exitcode(status))
-            exit_file(store, children[child]).write_text(code)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        if "tensors" in request:
+            return samples(request)
+        if "noises" in request:
+            return {"free": free(request)}
+        return reference(request) if "coarsest" in request else run(request, rank, size)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return {"error": described(error, request["source"])}

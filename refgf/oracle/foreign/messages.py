@@ -1,4 +1,4 @@
-"""What the processes of `oracle step` send each other: a nest of dicts, lists, numbers, arrays.
+"""What a judge and ranks of PyTorch send each other: a nest of dicts, lists, numbers, arrays.
 
     pack({"a": array, "b": [1, "x"]}) -> a line of JSON, then the arrays as safetensors
 
@@ -6,20 +6,14 @@ The other side runs foreign code, so nothing that arrives is executed.
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from refgf.oracle.judge.files import parse_tensors, tensor_bytes
-from refgf.oracle.judge.untrusted import BadFile, parse_json
+from refgf.oracle.foreign.files import parse_tensors, tensor_bytes
+from refgf.oracle.foreign.untrusted import BadFile, parse_json
 
 PLACE = "the message of a rank"
-
-
-def exit_file(store: str, number: int) -> Path:
-    """Where the exit code of process `number` is written when it ends; the last trains alone."""
-    return Path(f"{store}.exit{number}")
 
 
 def pack(nest: Any) -> bytes:

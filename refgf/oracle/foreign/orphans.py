@@ -47,6 +47,11 @@ def adopt() -> None:
         signal.signal(number, lambda received, frame: sys.exit(128 + received))
 
 
+def die_with_parent() -> None:
+    """The kernel ends this process when its parent ends (Linux)."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def keeper() -> Callable[[], None] | None:
     """For Popen's `preexec_fn`: its process becomes the keeper, with its child's exit code."""
     if not sys.platform.startswith("linux"):
@@ -60,7 +65,7 @@ def _keep(command: int) -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     judged = os.fork()
     if not judged:
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # if somebody kills the keeper
+        die_with_parent()  # if somebody kills the keeper
         signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         return
     try:

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 ORACLE = Path(__file__).parents[1]
-JUDGE = ORACLE / "judge"
-CALLERS = {str(JUDGE / f"{name}.py") for name in ("guard", "implementations", "ranks")}
-CALLERS |= {str(path) for path in (JUDGE / "functions").glob("*.py")}
+CALLERS = {str(ORACLE / f"{name}.py") for name in ("foreign/guard", "foreign/ranks")}
+CALLERS |= {str(ORACLE / "judge" / "implementations.py")}
+CALLERS |= {str(path) for path in (ORACLE / "judge" / "functions").glob("*.py")}
 
 
 class TooLong(BaseException):

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.judge.untrusted import LARGEST_FILE, BadFile, parse_json, read_bytes
+from refgf.oracle.foreign.untrusted import LARGEST_FILE, BadFile, parse_json, read_bytes
 
 DTYPES = {
     "F64": "<f8",
