@@ -17,11 +17,11 @@ import refgf.oracle.step
 from refgf.oracle.foreign.messages import pack, unpack
 from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.step import ranks as ranks_module
-from refgf.oracle.step.causes import _of_shards
+from refgf.oracle.step.compared import Whole
+from refgf.oracle.step.hypotheses import Observed, shard
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.ranks import CannotJudge, Ranks
 from refgf.oracle.step.reference import in_float64
-from refgf.oracle.step.stages import Whole
 from tests.support.step import cases as step_cases
 from tests.support.step import mistakes as step_mistakes
 from tests.support.step import right as step_right
@@ -154,10 +154,10 @@ def test_one_element_for_each_rank_is_no_factor_of_a_shard():
     """It is a multiple of any other number."""
     exact, whole = np.array([1.0, 2.0, 3.0]), [(slice(0, 3),)] * 3
     step = SimpleNamespace(size=3, exact={"bias": exact}, bounds={"bias": 1e-9})
-    assert _of_shards(step, "bias", Whole([exact * [1, 2, 2]] * 3, whole)) is None
+    step.calls, step.scale, step.answer = 1, None, {"counts": {}}
+    assert shard(Observed(step, {"bias": Whole([exact * [1, 2, 2]] * 3, whole)})) is None
     parts = Whole([exact * [1, 2, 2]], [(slice(r, r + 1),) for r in range(3)])
-    step.settings, step.exact = {"calls": 1, "scale": None, "counts": {}}, {"bias": exact}
-    assert "shard of rank 1" in _of_shards(step, "bias", parts)[0]
+    assert "shard of rank 1" in shard(Observed(step, {"bias": parts})).text
 
 
 RIGHT = {  # near a mistake of FEW, but not one

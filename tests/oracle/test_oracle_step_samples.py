@@ -5,9 +5,9 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
+from refgf.oracle.step.fits import SampleFit, counts, counts_cause, named
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.ranks import Ranks
-from refgf.oracle.step.samples import SampleFit, counts, counts_cause, named
 from tests.support.step.subject import subject
 
 LONG = pytest.mark.long

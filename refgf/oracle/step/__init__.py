@@ -64,17 +64,18 @@ but a sentence with the first call that differs, its rank and line.
 Refused: dropout, unless `train` sets it to .eval(); FSDP1; closures (LBFGS) and SAM; and statistics
 of a rank's own samples (BatchNorm), unless --batch-norm whole judges with those of all ranks'.
 
-    judging.py    the stages                       findings.py      the verdict
-    assembling.py what a step is judged by         patterns.py      what is no multiple
-    gradients.py  the first of them                updates.py       the last
-    late.py       sums inside the optimizer        buffers.py       buffers
-    causes.py     names of mistakes                clipping.py      names of wrong norms
-    stages.py     pieces of ranks put together     reference.py     float64, how far rounding goes
-    wire.py       sums in 16 bits                  factors.py       multiples, and their names
-    undecided.py  why there is no verdict          decay.py         weight decay in gradients
-    samples.py    lost and repeated samples        collectives.py   do ranks make the same calls?
-    ranks.py      processes, time limits           normalisation.py  batch norm of all samples
-    worker.py, record.py, state.py, watch.py, calls.py, messages.py: inside the processes
+    judging.py      records p ranks, asks for the reference, compares stage by stage
+    compared.py     what ranks had, put together, and what it is judged by
+    gradients.py    the first stage: the gradient where it is communicated
+    updates.py      the last: parameters, also where sums are made inside the optimizer
+    buffers.py      buffers of ranks
+    hypotheses.py   names of wrong gradients, a table; fits.py: factors and samples
+    clipping.py     names of wrong norms, and of weight decay in gradients
+    verdict.py      findings as text, and why there is no verdict
+    ranks.py        time limits; collectives.py: do ranks make the same calls?
+    worker.py       inside the processes: record.py, state.py and watch.py what a rank does,
+                    calls.py what it calls, normalisation.py batch norm of all samples,
+                    reference.py float64, and how far rounding goes
 """
 
 import sys

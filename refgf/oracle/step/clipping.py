@@ -1,20 +1,30 @@
-"""How the gradients were clipped, where one rank clips the same gradients otherwise.
+"""How gradients were changed before the optimizer got them, where one rank changes them otherwise.
 
 form of each rank, and of one rank      not clipped, by one factor, by value, each tensor
 by one factor                           by which norm: limit / factor
+a multiple of the weights               weight decay, next to one rank's
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from refgf.oracle.step.factors import Cause, names_of
-from refgf.oracle.step.stages import JudgedStep, Whole, close
+from refgf.oracle.step.compared import (
+    JudgedStep,
+    Whole,
+    close,
+    factor,
+    fitted,
+    flat,
+    listed,
+    multiple,
+)
+from refgf.oracle.step.fits import RATIO_TOLERANCE, Cause, names_of
 
 Pairs = dict[str, tuple[np.ndarray, np.ndarray]]  # {tensor: (before, after)}
 LEAST_NEAR = 1e-4  # relative; coarser types have larger roundings
 KINDS = "factor", "not clipped"
-SHOWN = 4  # tensors in a sentence
 
 
 @dataclass
@@ -36,11 +46,10 @@ def near(step: JudgedStep) -> float:
 
 def factor_of(pairs: Pairs, error: float) -> float | None:
     """k, if every number after is k times the one before."""
-    before, after = (np.concatenate([pair[i].ravel() for pair in pairs.values()]) for i in (0, 1))
-    square = float((before * before).sum())
-    k = float((after * before).sum()) / square if square else 1.0
-    rest = np.linalg.norm(after - k * before)
-    return k if rest <= error * max(abs(k) * square**0.5, np.linalg.norm(after)) else None
+    before, after = (flat({t: pair[i] for t, pair in pairs.items()}) for i in (0, 1))
+    k = factor(after, before)
+    largest = max(abs(k) * np.linalg.norm(before), np.linalg.norm(after))
+    return k if np.linalg.norm(after - k * before) <= error * largest else None
 
 
 def clip_of(pairs: Pairs, error: float) -> Clip | None:
@@ -48,10 +57,10 @@ def clip_of(pairs: Pairs, error: float) -> Clip | None:
     if not any(before.any() for before, _ in pairs.values()):
         return None
     k = factor_of(pairs, error)
-    norm = float(np.sqrt(sum((after**2).sum() for _, after in pairs.values())))
     if k is not None and abs(k - 1) <= error:
         return Clip("not clipped", "not clipped")
     if k is not None:
+        norm = norm_of(after for _, after in pairs.values())
         return Clip("factor", f"clipped to a norm of {norm:.5g}", k)
     limit = max(float(np.abs(after).max(initial=0.0)) for _, after in pairs.values())
     if all(close(np.clip(b, -limit, limit), a, error * limit) for b, a in pairs.values()):
@@ -61,8 +70,7 @@ def clip_of(pairs: Pairs, error: float) -> Clip | None:
         untouched = [t for t, own in each.items() if abs(own - 1) <= error]
         text = "clipped by another factor in each tensor"
         if untouched:
-            names = ", ".join(untouched[:SHOWN]) + ", ..." * (len(untouched) > SHOWN)
-            text += f", not in {names}"
+            text += f", not in {listed(untouched)}"
         return Clip("tensors", text, tensors=each)
     return Clip("changed", "changed, by no one factor")
 
@@ -72,52 +80,55 @@ def clip_cause(step: JudgedStep, states: dict[str, Whole], base: dict[str, Whole
     wanted, error = step.replay["used"], near(step)
     one = clip_of({t: (base[t].value, wanted[t]) for t in states}, error)
     each = [
-        clip_of({t: (_own(base[t], rank), _own(states[t], rank)) for t in states}, error)
+        clip_of({t: (base[t].of_rank(rank), states[t].of_rank(rank)) for t in states}, error)
         for rank in range(step.size)
     ]
     known = [clip for clip in each if clip]
     if one is None or not known:
-        return "changed before the optimizer", [], None
-    right = float(np.sqrt(sum((base[t].value ** 2).sum() for t in states)))
-    own, theirs = step.settings["max_norm"], step.settings["one"]["max_norm"]
+        return Cause("changed before the optimizer", [])
+    right = norm_of(base[t].value for t in states)
+    own, theirs = step.max_norm, step.one["max_norm"]
     by_limit = [abs(clip.factor - min(1.0, (own or 0) / right)) <= error for clip in known]
     if own and theirs and own != theirs and all(by_limit):
         text = f"max_norm is {own:.6g}, {own / theirs:.6g} times one rank's {theirs:.6g}"
-        return text, ["max_norm", *names_of(own / theirs, step)], own / theirs
+        return Cause(text, ["max_norm", *names_of(own / theirs, step)], own / theirs)
     kinds = {clip.kind for clip in known}
     if kinds == {"not clipped"}:
         if one.kind == "changed":
-            return "not changed before the optimizer, on one rank it is", ["not changed"], None
-        return f"not clipped; on one rank: {one.text}", ["not clipped"], None
+            return Cause("not changed before the optimizer, on one rank it is", ["not changed"])
+        return Cause(f"not clipped; on one rank: {one.text}", ["not clipped"])
     if one.kind == "not clipped" and kinds == {"factor"} and theirs is None:
         return only_on_ranks(step, known)
     if one.kind in ("factor", "not clipped") and kinds <= {"factor", "not clipped"}:
         return norm_cause(step, one, each, base)
     if kinds == {"tensors"} and by_own_norms(base, known[0].tensors, error):
-        return f"each tensor by its own norm; on one rank: {one.text}", ["each tensor's norm"], None
+        text = f"each tensor by its own norm; on one rank: {one.text}"
+        return Cause(text, ["each tensor's norm"])
     if kinds == {one.kind} == {"value"}:
         k = known[0].factor / one.factor
         text = f"{known[0].text}, {k:.6g} times one rank's {one.factor:.5g}"
-        return text, ["clipped by value", *names_of(k, step, error)], k
+        return Cause(text, ["clipped by value", *names_of(k, step, error)], k)
     texts = [clip.text for clip in known]
     text = texts[0] if len(set(texts)) == 1 else f"{', '.join(texts)} (by rank)"
-    return f"{text}; on one rank: {one.text}", ["clipped by value"] * (kinds == {"value"}), None
+    names = ["clipped by value"] * (kinds == {"value"})
+    return Cause(f"{text}; on one rank: {one.text}", names)
 
 
 def only_on_ranks(step: JudgedStep, known: list[Clip]) -> Cause:
     """One rank does not change the gradient."""
     k = known[0].factor
     if k > 1:
-        return f"{k:.6g} times one rank's before the optimizer", names_of(k, step, near(step)), k
-    return f"{known[0].text}; on one rank: not clipped", ["not clipped on one rank"], None
+        text = f"{k:.6g} times one rank's before the optimizer"
+        return Cause(text, names_of(k, step, near(step)), k)
+    return Cause(f"{known[0].text}; on one rank: not clipped", ["not clipped on one rank"])
 
 
 def norm_cause(
     step: JudgedStep, one: Clip, each: list[Clip | None], base: dict[str, Whole]
 ) -> Cause:
     """By which norm each rank clips, when one rank clips by the whole gradient's."""
-    right = float(np.sqrt(sum((state.value**2).sum() for state in base.values())))
-    limit = step.settings["max_norm"] or one.factor * right
+    right = norm_of(state.value for state in base.values())
+    limit = step.max_norm or one.factor * right
     factors = [clip.factor if clip else np.nan for clip in each]
     names = norm_names(step, factors, limit, right, base)
     ranks = {
@@ -126,11 +137,11 @@ def norm_cause(
     if not names and all(ranks.values()):
         some, others = (", ".join(map(str, ranks[kind])) for kind in KINDS)
         text = f"clipped on rank {some}, not on rank {others}; on one rank: {one.text}"
-        return text, ["clipped on some ranks"], None
+        return Cause(text, ["clipped on some ranks"])
     implied = [f"{limit / k:.5g}" if k else "infinity" for k in factors]
     norms = implied[0] if len(set(implied)) == 1 else f"{', '.join(implied)} (by rank)"
     text = f"the norm of the whole gradient is {right:.5g}, clipped as by a norm of {norms}"
-    return text, names, limit / factors[0] / right if factors[0] else np.inf
+    return Cause(text, names, limit / factors[0] / right if factors[0] else np.inf)
 
 
 def by_own_norms(base: dict[str, Whole], factors: dict[str, float], error: float) -> bool:
@@ -146,7 +157,8 @@ def norm_names(
     step: JudgedStep, factors: list[float], limit: float, right: float, base: dict[str, Whole]
 ) -> list[str]:
     """Which wrong norm explains the factor of every rank."""
-    p, scale, norms = step.size, step.settings["scale"] or 1.0, rank_norms(base, step.size)
+    p, scale = step.size, step.scale or 1.0
+    norms = [norm_of(state.of_rank(rank) for state in base.values()) for rank in range(p)]
     candidates = {
         "norm of each rank's shard alone": norms,
         "norm of each rank's own gradient": own_norms(step, list(base)),
@@ -164,8 +176,7 @@ def norm_names(
     for kind, chosen in (("sharded", True), ("replicated", False)):
         part = [w.value for w in base.values() if w.sharded is chosen]
         if part and len(part) < len(base):
-            norm = float(np.sqrt(sum((a**2).sum() for a in part)))
-            candidates[f"norm of the {kind} tensors alone"] = [norm] * p
+            candidates[f"norm of the {kind} tensors alone"] = [norm_of(part)] * p
     found, error = [], near(step)
     for name, values in candidates.items():
         pairs = [(k, v) for k, v in zip(factors, values) if np.isfinite(k)]
@@ -178,21 +189,46 @@ def norm_names(
 
 def own_norms(step: JudgedStep, tensors: list[str]) -> list[float]:
     """The norm of each rank's own gradient, before it is communicated."""
-    totals = [dict.fromkeys(tensors, 0.0) for _ in range(step.size)]
-    each = len(step.local) // step.size
-    for i, own in enumerate(step.local):
-        for t in tensors:
-            totals[i // each][t] = totals[i // each][t] + own.get(t, 0.0)
-    return [float(np.sqrt(sum(np.sum(a**2) for a in total.values()))) for total in totals]
-
-
-def _own(state: Whole, rank: int) -> np.ndarray:
-    return state.value[state.shards[rank]] if state.sharded else state.copies[rank]
-
-
-def rank_norms(base: dict[str, Whole], size: int) -> list[float]:
-    """The norm of what each rank holds of the gradient."""
     return [
-        float(np.sqrt(sum((_own(state, rank) ** 2).sum() for state in base.values())))
-        for rank in range(size)
+        norm_of(np.asarray(sum(own.get(t, 0.0) for own in calls)) for t in tensors)
+        for calls in step.local
     ]
+
+
+def norm_of(arrays: Iterable[np.ndarray]) -> float:
+    return float(np.sqrt(sum((a**2).sum() for a in arrays)))
+
+
+# -- weight decay that code of a step's own adds to gradients
+
+
+def decays_alone(step: JudgedStep, tensors: list[str]) -> bool:
+    """Does one rank's code add a multiple of the weights? That hides no factor of a gradient."""
+    added = {t: step.of_one(t) - step.exact[t] for t in tensors}
+    weights = {t: step.stages["before"][t].value for t in tensors}
+
+    def decay(names: list[str]) -> bool:
+        own, of, bound = flat(added, names), flat(weights, names), max(map(step.bounds.get, names))
+        return own.size > 1 and multiple(own, of, bound) is not None  # not of any one number
+
+    return decay(tensors) or all(decay([t]) for t in tensors)
+
+
+def decay_cause(step: JudgedStep, states: dict[str, Whole], base: dict[str, Whole]) -> Cause | None:
+    """What the optimizer gets is one rank's plus one multiple of the weights, for all tensors."""
+    if not all(state.agree for state in states.values()):
+        return None
+    bound, alone = max(step.bounds[t] for t in states), flat(step.replay["used"], states)
+    got, before, weights = (
+        flat({t: own[t].value for t in states}) for own in (states, base, step.stages["before"])
+    )
+    c = multiple(got - alone, weights, bound)
+    if not c:
+        return None
+    (_, one), value = fitted([before, weights], alone)  # one rank may clip before it decays
+    text, names = f"one rank's before the optimizer plus {c:.4g} times the weights: ", []
+    text += "weight decay in the gradient"
+    if close(value, alone, bound) and not close(one * weights, 0.0, bound):
+        text += f", {round(1 + c / one, 6) + 0.0:.4g} times one rank's"
+        names = names_of(1 + c / one, step, RATIO_TOLERANCE)
+    return Cause(text, ["weight decay in the gradient", *names], c)

@@ -2,13 +2,18 @@
 
 import numpy as np
 
-from refgf.oracle.step import causes
-from refgf.oracle.step.clipping import factor_of, near
-from refgf.oracle.step.decay import decays_alone
-from refgf.oracle.step.findings import StepFinding, findings_of
-from refgf.oracle.step.stages import JudgedStep, Whole, close
+from refgf.oracle.step.clipping import decays_alone, factor_of, near, norm_of
+from refgf.oracle.step.compared import JudgedStep, Whole, close
+from refgf.oracle.step.fits import Cause
+from refgf.oracle.step.hypotheses import CALL, gradient_causes
+from refgf.oracle.step.verdict import StepFinding, findings_of
 
 SAME_NORM = 1e-3  # relative
+CLIPPED_EARLY = Cause(
+    "each rank clips its own gradient, and communicates afterwards; "
+    "next: clip what was communicated",
+    ["clipped before communication"],
+)
 CLIP_ROUNDINGS = 64  # norm, division and product, with the sum of squares of any length
 
 
@@ -22,7 +27,7 @@ def judge_gradients(
     communicate after clipping: that is wrong where the clipping changed anything. Where the step
     calls communicated(), it is judged there alone. inside: tensors whose gradient no stage shows.
     """
-    scale, stages = step.settings["scale"] or 1.0, step.stages
+    scale, stages = step.scale or 1.0, step.stages
     wrong, right, early, changed, dropped = {}, {}, {}, {}, []
     for t, exact in step.exact.items():
         if t in outside(step) or t in inside:
@@ -44,9 +49,9 @@ def judge_gradients(
             by_backward = backward and backward.agree and not backward.sharded
             state = late or (backward if by_backward else used or backward)
             seen = by_backward and scale == 1.0 and step.is_exact(t, backward.value)
-            seen = seen and not step.settings["communicated"]
+            seen = seen and not step.communicated
             if too_early:
-                early[t] = causes.CLIPPED_EARLY
+                early[t] = CLIPPED_EARLY
             elif late and seen and as_on_one_rank(step, t, late):
                 right[t] = changed[t] = late  # communicated rightly, then as one rank does
             elif state is not None:
@@ -54,11 +59,11 @@ def judge_gradients(
             elif exact.any() and stages["used"]:
                 wrong[t] = Whole([np.zeros(exact.shape)], [()])
     names, norm = changed_after(step, changed)
-    step.settings["changed"] = names + dropped, None if dropped else norm
+    step.changed = names + dropped, None if dropped else norm
     unseen = changed_by_own_code(step, wrong, right)
-    found = causes.gradient_causes(step, wrong)
+    found = gradient_causes(step, wrong)
     for t in unseen:
-        found[t] = f"{found[t][0]}; {causes.CALL}", *found[t][1:]
+        found[t] = found[t]._replace(text=f"{found[t].text}; {CALL}")
     found_early = findings_of("clip", step, early)
     return findings_of("gradient", step, found) + found_early, right
 
@@ -72,9 +77,9 @@ def changed_after(step: JudgedStep, changed: dict[str, Whole]) -> tuple[list[str
     names = [t for t in changed if step.of_one(t) is not None]
     if not names or decays_alone(step, names):
         return [], None
-    backward = {t: step.stages["backward"][t].value / (step.settings["scale"] or 1) for t in names}
+    backward = {t: step.stages["backward"][t].value / (step.scale or 1) for t in names}
     k = factor_of({t: (backward[t], changed[t].value) for t in names}, near(step))
-    norm = sum(float((changed[t].value ** 2).sum()) for t in names) ** 0.5
+    norm = norm_of(changed[t].value for t in names)
     return names, norm if k is not None and 0 < k < 1 else None
 
 
@@ -100,16 +105,16 @@ def changed_by_own_code(
     stages = step.stages
     taken = {t: (stages["clip"].get(t), stages["used"].get(t)) for t in wrong}
     changed = [t for t, state in wrong.items() if any(state is own for own in taken[t])]
-    if step.settings["communicated"] or not (changed and changed_alone(step)):
+    if step.communicated or not (changed and changed_alone(step)):
         return []
     alike = all(as_on_one_rank(step, t, state) for t, state in wrong.items())
     decays = alike and decays_alone(step, changed)
-    not_unscaled = step.settings["scale"] not in (None, 1.0)
+    not_unscaled = step.scale not in (None, 1.0)
     not_unscaled &= any(t in stages["clip"] for t in changed) and not decays
     if not_unscaled or not alike:  # the first: clipped as it is after scale()
         return [] if not_unscaled else changed
     right |= {t: wrong[t] for t in changed if t in stages["clip"]}
-    step.settings["unseen"] = set([] if decays else changed)
+    step.unseen = set([] if decays else changed)
     wrong.clear()
     return []
 
@@ -133,8 +138,7 @@ def as_on_one_rank(step: JudgedStep, tensor: str, state: Whole) -> bool:
 
 def outside(step: JudgedStep) -> set[str]:
     """Tensors of no optimizer, on p ranks and on one: what is in their .grad changes nothing."""
-    optimized = step.settings["optimized"]
-    return step.stages["backward"].keys() - optimized if optimized else set()
+    return step.stages["backward"].keys() - step.optimized if step.optimized else set()
 
 
 def scaled(state: Whole | None, factor: float) -> Whole | None:

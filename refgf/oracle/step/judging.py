@@ -14,36 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.step import causes
-from refgf.oracle.step.assembling import assembled, forced_in, free_steps
-from refgf.oracle.step.buffers import judge_buffers, unread
-from refgf.oracle.step.clipping import clip_cause
-from refgf.oracle.step.decay import decay_causes
-from refgf.oracle.step.findings import (
-    StepCount,
-    StepFinding,
-    StepVerdict,
-    findings_of,
-    listed,
-    merged,
-)
-from refgf.oracle.step.gradients import CLIP_ROUNDINGS, judge_gradients, outside, unclipped
-from refgf.oracle.step.late import TENTH, judge_late, late_tensors
+from refgf.oracle.step import buffers, clipping, compared, gradients, hypotheses, updates, verdict
+from refgf.oracle.step.compared import STAGES, TENTH, JudgedStep, Whole, close, listed
+from refgf.oracle.step.fits import Cause
 from refgf.oracle.step.ranks import CannotJudge, Ranks
-from refgf.oracle.step.stages import JudgedStep, Whole, close, stage
-from refgf.oracle.step.undecided import (
-    ALL_ZERO,
-    cannot_tell,
-    changed_unseen,
-    hidden_inside,
-    no_step,
-    not_finite,
-    require_no_lossy_hook,
-    require_turns,
-    require_whole_batches,
-    skips_differ,
-)
-from refgf.oracle.step.updates import judge_update
+from refgf.oracle.step.verdict import StepCount, StepFinding, StepVerdict, findings_of
 
 ZERO = 1e-12  # of the largest gradient
 STEPS = 3
@@ -83,78 +58,99 @@ def _judged(request: dict[str, Any], running: Ranks) -> StepVerdict:
     for rank, other in enumerate(found):
         if other["shapes"] != found[0]["shapes"]:
             raise CannotJudge(f"step, rank {rank}: its model has other parameters than rank 0's")
-        require_turns(f"rank {rank}", other["steps"], "rank 0", found[0]["steps"])
-    held = [
-        {kind: stage(found, i, kind) for kind in ("before", "backward", "clip", "used", "after")}
-        for i in range(len(found[0]["steps"]))
-    ]
-    forced = [forced_in(stages, found[0], number) for number, stages in enumerate(held)]
+        verdict.require_turns(f"rank {rank}", other["steps"], "rank 0", found[0]["steps"])
+    count = len(found[0]["steps"])
+    held = [{kind: compared.stage(found, i, kind) for kind in STAGES} for i in range(count)]
+    forced = [compared.forced_in(stages, found[0], number) for number, stages in enumerate(held)]
     coarsest = {"coarsest": found[0]["coarsest"]}
     answer = running.reference(request | coarsest | {"forced": forced})
-    require_turns("p ranks", found[0]["steps"], "one rank", answer["replay"])
-    names = {t for exact in answer["exact"] for t in exact["gradients"]}  # trained in any step
+    verdict.require_turns("p ranks", found[0]["steps"], "one rank", answer["replay"])
     none = without_step(found, answer["replay"])
     if none:
-        raise CannotJudge(no_step(none))
+        raise CannotJudge(verdict.no_step(none))
     free = functools.cache(lambda: free_steps(running, request, forced, answer))
-    findings, previous, shares, wire, unseen, judged = [], None, {}, set(), set(), 0
-    changes, hidden, apart = [], set(), {}
+    findings: list[StepFinding] = []
+    steps: list[JudgedStep] = []
     for number, stages in enumerate(held):
+        one, exact = answer["replay"][number], answer["exact"][number]["gradients"]
         if number and not all(w.agree for w in stages["before"].values()):
             break  # ranks have diverged: the step before says why
         here = skipped([record["steps"][number] for record in found])
-        if here != skipped([answer["replay"][number]]):
+        if here != skipped([one]):
             if findings:
                 break  # the sides make other steps from here on
-            batch = answer["replay"][number]["batch"]
-            raise CannotJudge(skips_differ(batch, f"{running.size} ranks" if here else "one rank"))
+            who = f"{running.size} ranks" if here else "one rank"
+            raise CannotJudge(verdict.skips_differ(one["batch"], who))
         if here:
             continue
-        exact = answer["exact"][number]["gradients"]
         if not finite(exact.values()):
             if findings:
                 break
             got = [w.value for kind in ("used", "backward") for w in stages[kind].values()]
-            batch = answer["replay"][number]["batch"]
-            raise CannotJudge(not_finite(batch, exact, not finite(got)))
-        previous = assembled(number, found, stages, answer, previous)
-        own = answer["replay"][number]
-        one = request | {key: own[key] for key in ("trained", "eval", "turn")}
-        one |= {"seeds": request["seeds"][own["batch"] :][:1], **forced[number]}
-        previous.samples = lambda t, one=one: running.reference(one | {"tensors": t})
-        previous.free = lambda number=number: [steps[number] for steps in free()]
-        findings += judge_step(previous)
-        wire |= previous.settings["wire"]
-        made = optimizer_steps([record["steps"][number] for record in found])
-        judged += made
-        if made:
-            shares |= rounding_shares(previous, shares)
-        unseen |= previous.settings["unseen"]
-        hidden |= previous.settings["hidden"]
-        apart |= dict.fromkeys(unread(previous))
-        changes.append(previous.settings["changed"])
-    unseen |= unclipped(changes)
-    findings = merged(findings, len(names))
-    require_no_lossy_hook(findings, found[0]["hooks"])
-    require_whole_batches(findings, found[0]["steps"])
-    if not findings and hidden:
-        raise CannotJudge(hidden_inside(sorted(hidden)))
-    if not findings and unseen:
-        raise CannotJudge(changed_unseen(sorted(unseen)))
+            raise CannotJudge(verdict.not_finite(one["batch"], exact, not finite(got)))
+        step = compared.assembled(number, found, stages, answer, steps[-1] if steps else None)
+        state = {key: one[key] for key in ("trained", "eval", "turn")} | forced[number]
+        own = request | state | {"seeds": request["seeds"][one["batch"] :][:1]}
+        step.samples = lambda t, own=own: running.reference(own | {"tensors": t})
+        step.free = lambda number=number: [after[number] for after in free()]
+        findings += judge_step(step)
+        steps.append(step)
+    return verdict_of(request, found, answer, steps, findings)
+
+
+def verdict_of(
+    request: dict, found: list[dict], answer: dict, steps: list[JudgedStep], findings: list
+) -> StepVerdict:
+    """Of all steps. Raises CannotJudge where there are no findings, but might be."""
+    names = {t for exact in answer["exact"] for t in exact["gradients"]}  # trained in any step
+    findings = verdict.merged(findings, len(names))
+    verdict.require_no_lossy_hook(findings, found[0]["hooks"])
+    verdict.require_whole_batches(findings, found[0]["steps"])
+    shares, judged = {}, 0
+    for step in steps:
+        judged += optimizer_steps(step.records)
+        if optimizer_steps(step.records):
+            shares |= rounding_shares(step, shares)
+    hidden = set().union(*(step.hidden for step in steps))
+    unseen = gradients.unclipped([step.changed for step in steps]).union(
+        *(step.unseen for step in steps)
+    )
     faint = [t for t, share in shares.items() if share > TENTH]
+    if not findings and hidden:
+        raise CannotJudge(verdict.hidden_inside(sorted(hidden)))
+    if not findings and unseen:
+        raise CannotJudge(verdict.changed_unseen(sorted(unseen)))
     if not findings and not shares:
-        raise CannotJudge(ALL_ZERO)
+        raise CannotJudge(verdict.ALL_ZERO)
     if not findings and faint:
-        raise CannotJudge(cannot_tell(found[0]["coarsest"], shares, faint))
-    steps = step_count(found, answer["replay"], judged)
-    counts = running.size, steps, len(names), len(shares) - len(faint)
+        raise CannotJudge(verdict.cannot_tell(found[0]["coarsest"], shares, faint))
+    counts = len(found), step_count(found, answer["replay"], judged), len(names)
+    wire, apart = (
+        set().union(*(s.wire for s in steps)),
+        {n: 0 for s in steps for n in buffers.unread(s)},
+    )
     notes = [f"communicated in {' and '.join(sorted(wire))}"] * bool(wire)
     if found[0]["normalised"] and request["batch_norm"] == "whole":
         notes.append("batch normalisation with the statistics of all ranks' samples")
     if apart:
-        notes.append(f"buffers not as on one rank, which no gradient reads: {listed([*apart])}")
+        notes.append(f"buffers not as on one rank, which no gradient reads: {listed(apart)}")
     rounding = max(shares.values(), default=0.0)
-    return StepVerdict(request["source"], *counts, rounding, findings, notes)
+    telling = len(shares) - len(faint)
+    return StepVerdict(request["source"], *counts, telling, rounding, findings, notes)
+
+
+def free_steps(
+    running: Ranks, request: dict, forced: list[dict], answer: dict
+) -> list[list[dict[str, np.ndarray]]]:
+    """Parameters after each step on one rank, whose gradients are its own, for each noise."""
+    start = [{key: own[key] for key in ("before", "state")} for own in forced]
+    bounds = [exact["rounding"] for exact in answer["exact"]]
+    noises = [noise | {"bounds": bounds} for noise in updates.NOISES]
+    found = running.reference(request | {"forced": start, "noises": noises})["free"]
+    return [
+        [compared.in_float64({t: array for t, (_, array) in after.items()}) for after in steps]
+        for steps in found
+    ]
 
 
 def rounding_shares(step: JudgedStep, before: dict[str, float]) -> dict[str, float]:
@@ -166,7 +162,7 @@ def rounding_shares(step: JudgedStep, before: dict[str, float]) -> dict[str, flo
     sizes = {t: float(np.abs(g).max(initial=0.0)) for t, g in step.exact.items()}
     least = ZERO * max(sizes.values(), default=0.0)
     found = {t: max(step.bounds[t] / s, step.factors[t]) for t, s in sizes.items() if s > least}
-    found = {t: share for t, share in found.items() if t not in outside(step)}
+    found = {t: share for t, share in found.items() if t not in gradients.outside(step)}
     return {t: min(share, before.get(t, share)) for t, share in found.items()}
 
 
@@ -205,43 +201,55 @@ def step_count(found: list[dict], replay: list[dict], judged: int) -> StepCount:
 
 
 def judge_step(step: JudgedStep) -> list[StepFinding]:
-    if step.settings["first"]:
+    if step.first:
         other = [t for t, w in step.stages["before"].items() if not w.agree]
         if other:
             text = "ranks begin with different parameters; next: broadcast rank 0's, or one seed"
             return [StepFinding("start", text, ["different start"], None, other, [0])]
     apart = [t for t, w in step.stages["after"].items() if not w.agree]
-    if step.settings["idle"] and apart:
-        ranks = ", ".join(map(str, step.settings["idle"]))
+    used = [bool(record["used"]) for record in step.records]
+    if apart and any(used) and not all(used):
+        ranks = ", ".join(str(rank) for rank, own in enumerate(used) if not own)
         text = f"rank {ranks} makes no step of the optimizer, the other ranks do"
-        return findings_of("update", step, dict.fromkeys(apart, (text, ["step left out"], None)))
-    late = late_tensors(step)
-    wrong_before = set(step.settings["late"])
-    found, step.settings["hidden"] = judge_late(step, late) if late else ([], set())
+        return findings_of("update", step, dict.fromkeys(apart, Cause(text, ["step left out"])))
+    late, wrong_before = updates.late_tensors(step), set(step.late)
+    found, step.hidden = updates.judge_late(step, late) if late else ([], set())
     seen = {t for t in late if (w := step.stages["backward"].get(t)) and w.agree}
-    step.settings["hidden"] -= seen
-    findings, right = judge_gradients(step, (late - seen) | wrong_before)
-    if findings and step.settings["modes"]:
+    step.hidden -= seen
+    findings, right = gradients.judge_gradients(step, (late - seen) | wrong_before)
+    modes = other_modes(step) if findings else None
+    if modes:
         wrong = [t for finding in findings for t in finding.tensors]
-        findings += findings_of("gradient", step, dict.fromkeys(wrong, step.settings["modes"]))
-    if causes.whole_batch_everywhere(step):
+        findings += findings_of("gradient", step, dict.fromkeys(wrong, modes))
+    if compared.whole_batch_everywhere(step):
         text = (
             "every rank computes the gradient of the whole batch, not of its share; next: give "
             "rank r its own samples, as batch[rank::size] or a DistributedSampler does"
         )
-        every = list(step.exact)
-        findings += findings_of("gradient", step, {t: (text, ["whole batch"], None) for t in every})
-    findings += judge_clip(step, right) + judge_update(step, late | wrong_before) + found
-    buffers = judge_buffers(step)
-    if step.settings["differ"]:  # that explains it
+        cause = Cause(text, ["whole batch"])
+        findings += findings_of("gradient", step, dict.fromkeys(step.exact, cause))
+    findings += judge_clip(step, right) + updates.judge_update(step, late | wrong_before) + found
+    if buffers.differing(step):  # that explains it
         findings = [f for f in findings if f.names or f.factor is not None]
-    return buffers + findings
+    return buffers.judge_buffers(step) + findings
+
+
+def other_modes(step: JudgedStep) -> Cause | None:
+    """Modules in another mode than on one rank: the reason, where gradients are wrong."""
+    differ = [set(record["eval"]) ^ set(step.one["eval"]) for record in step.records]
+    ranks, modules = [str(rank) for rank, own in enumerate(differ) if own], set().union(*differ)
+    if not ranks:
+        return None
+    prefixes = {name.rpartition(".")[0] for name in modules}
+    names = sorted(modules - prefixes) or ["the model"]
+    text = f"{listed(names)} in another mode, train() or eval(), on rank {', '.join(ranks)} than "
+    return Cause(text + "on one rank; next: set it alike on all", ["mode"])
 
 
 def used_bound(step: JudgedStep, tensor: str) -> float:
     """Of the largest element: clipping and decay may cancel in a small one."""
     largest = np.abs(step.replay["used"][tensor]).max(initial=0.0)
-    bound = CLIP_ROUNDINGS * step.unit * float(largest)
+    bound = gradients.CLIP_ROUNDINGS * step.unit * float(largest)
     if not (tensor in step.stages["clip"] and tensor in step.replay["clip"]):
         bound = bound + 2 * step.bounds[tensor]  # the replay has its own gradient, too
     return bound
@@ -263,14 +271,15 @@ def judge_clip(step: JudgedStep, right: dict[str, Whole]) -> list[StepFinding]:
         clips |= not close(before.value, wanted, bound)
     if not wrong:
         return []
-    decayed = decay_causes(step, {t: states[t] for t in wrong}, base)
+    chosen = {t: states[t] for t in wrong}
+    decayed = clipping.decay_cause(step, chosen, base)
     if decayed:
-        return findings_of("gradient", step, decayed)
-    cause = clip_cause(step, states, base)
-    if not step.stages["clip"] and not (clips and cause[1]):  # changed after backward, not clipped
-        found = dict.fromkeys(wrong, causes.CHANGED_APART)
-        if all(states[t].agree for t in wrong):
-            found = causes.gradient_causes(step, {t: states[t] for t in wrong})
+        return findings_of("gradient", step, dict.fromkeys(wrong, decayed))
+    cause = clipping.clip_cause(step, states, base)
+    if not step.stages["clip"] and not (clips and cause.names):  # changed after backward
+        found = dict.fromkeys(wrong, hypotheses.CHANGED_APART)
+        if all(state.agree for state in chosen.values()):
+            found = hypotheses.gradient_causes(step, chosen)
         return findings_of("gradient", step, found)
     return findings_of("clip", step, dict.fromkeys(wrong, cause))
 

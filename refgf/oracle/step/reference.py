@@ -33,7 +33,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from refgf.oracle.spec.sums import UNIT_ROUNDOFF
-from refgf.oracle.step.stages import alike
+from refgf.oracle.step.compared import alike, factor
 from refgf.oracle.step.state import array_of, put
 
 FLOAT64 = (
@@ -287,9 +287,3 @@ def in_words(compute: Callable[[], Any]) -> Any:
         if any(word in str(error) for word in ("dtype", "Double", "double", "Float")):
             error.args = (f"{error}; {FLOAT64}",)
         raise
-
-
-def factor(got: np.ndarray, exact: np.ndarray) -> float:
-    """<got, exact> / <exact, exact>: how many times `exact` is in it. 1 where that is 0."""
-    square = float((exact * exact).sum())
-    return float((got * exact).sum()) / square if square else 1.0

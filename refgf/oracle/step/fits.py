@@ -1,23 +1,116 @@
-"""Is a wrong gradient that of other samples: is one lost, or counted twice?
+"""Fits: is a gradient a multiple of the right one, or that of other samples?
+
+A factor must explain the numbers of all its tensors: they are fitted together, and the residual of
+the fit says how exactly the factor is known. It has a name only where that is as close.
 
     got = sum over samples i of have_i g_i        exact = sum over samples i of want_i g_i
 
 g_i is the gradient of `loss` of sample i alone, in float64. Both sums are fitted by least squares:
 have_i / want_i says how often sample i counts. A weight is off by at most sum_j |pinv_ij| bound_j.
-
 Nothing is said where that is too much, as in 16 bits or with more samples than can be told apart,
 and where a fit leaves more than rounding: then `loss` is no sum over samples, or the mistake is
 another one.
 """
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import numpy as np
 
-from refgf.oracle.step.factors import RATIO_TOLERANCE, Cause
-from refgf.oracle.step.stages import JudgedStep, Whole, close
+from refgf.oracle.step.compared import JudgedStep, Whole, close, explains, factor, flat, multiple
 
+RATIO_TOLERANCE = 0.01
+NEAR, ERRORS = 1e-4, 3.0  # relative; and of how many standard errors a factor may be off
 KNOWN = 0.1  # of a weight: the error allowed, and how small the weight of a lost sample is
 INTEGER = 0.2  # relative: a mean over more samples than one rank should have gives each less
 NEXT = "next: print which samples of batch(seed) each rank takes"
+
+
+class Cause(NamedTuple):
+    """What was found, which quantities of this training explain it, and by how much, if known."""
+
+    text: str
+    names: list[str]
+    factor: float | None = None
+
+
+def named_factors(step: JudgedStep) -> dict[str, float]:
+    """Quantities of this training by which a gradient or an update may be off."""
+    p, calls, scale = step.size, step.calls, step.scale
+    found = {"p": p}
+    for group in range(2, p):
+        if p % group == 0:
+            found[f"a group of {group} ranks (expert or tensor parallel)"] = group
+    if calls > 1:
+        found |= {"accumulation steps": calls, "p x accumulation steps": p * calls}
+    if scale not in (None, 1.0):
+        found |= {"loss scale": scale, "loss scale / p": scale / p}
+    for what, count in step.answer["counts"].items():
+        found |= {what: count, f"{what} / p": count / p}
+        found |= {f"{what} / (p x accumulation steps)": count / p / calls} if calls > 1 else {}
+    found |= {"p squared": p * p, "sqrt(p)": p**0.5}
+    both = {}
+    for name, value in found.items():
+        both[name] = float(value)
+        both[f"1 / {name}" if " " not in name else f"1 / ({name})"] = 1 / value
+    return {name: value for name, value in both.items() if value != 1}
+
+
+def names_of(k: float, step: JudgedStep, error: float = 0.0) -> list[str]:
+    """Which quantities are k, as exactly as it is known."""
+    near = max(1e-4, min(RATIO_TOLERANCE, error))
+    return [name for name, value in named_factors(step).items() if abs(k / value - 1) <= near]
+
+
+def factor_text(k: float, step: JudgedStep, error: float = 0.0) -> Cause:
+    return Cause(f"{k:.6g} times what it should be", names_of(k, step, error), k)
+
+
+@dataclass
+class FactorFit:
+    """got = k exact for these tensors. error: of k, relative."""
+
+    k: float
+    error: float
+    tensors: list[str]
+
+    def near(self, other: "FactorFit") -> bool:
+        least = min(RATIO_TOLERANCE * 5, self.error + other.error)
+        return abs(self.k / other.k - 1) <= max(NEAR, least)
+
+
+def fit(step: JudgedStep, states: dict[str, Whole], tensors: list[str]) -> FactorFit:
+    """Least squares over the elements of all these tensors."""
+    got, exact = flat({t: states[t].value for t in tensors}), flat(step.exact, tensors)
+    k, freedom = factor(got, exact), len(got) - 1  # a single element is a multiple of anything
+    if not freedom:
+        return FactorFit(k, step.factors[tensors[0]], tensors)
+    rest = float(((got - k * exact) ** 2).sum()) / float((exact * exact).sum())
+    return FactorFit(k, ERRORS * (rest / freedom) ** 0.5 / abs(k) + step.unit, tensors)
+
+
+def factor_causes(step: JudgedStep, states: dict[str, Whole]) -> dict[str, Cause]:
+    """The tensors that are multiples of the right gradient; those of one factor together."""
+    fits = []
+    for t, state in states.items():
+        if not (state.agree and np.isfinite(state.value).all() and state.value.any()):
+            continue
+        k = multiple(state.value, step.exact[t], step.bounds[t])
+        if k and explains(state.value, k * step.exact[t], step.exact[t]):
+            fits.append(fit(step, states, [t]))
+    groups: list[FactorFit] = []
+    for own in sorted(fits, key=lambda one: one.error):
+        for i, group in enumerate(groups):
+            if group.near(own):
+                groups[i] = fit(step, states, group.tensors + own.tensors)
+                break
+        else:
+            groups.append(own)
+    found = {}
+    for group in groups:
+        cause = factor_text(group.k, step, group.error)
+        found |= dict.fromkeys(group.tensors, cause)
+    return {t: found[t] for t in states if t in found}
 
 
 class SampleFit:
@@ -45,33 +138,19 @@ def sample_cause(step: JudgedStep, states: dict[str, Whole]) -> Cause | None:
     found = step.samples(tensors)
     if not found:
         return None
-
-    def flat(arrays: dict[str, np.ndarray]) -> np.ndarray:
-        return np.concatenate([arrays[t].ravel() for t in tensors])[:: found["stride"]]
-
-    bound = flat({t: np.full(step.exact[t].shape, step.bounds[t]) for t in tensors})
-    fit = SampleFit(found["rows"], bound)
-    have = fit.weights(flat({t: states[t].value for t in tensors}))
-    want = fit.weights(flat(step.exact))
+    every = slice(None, None, found["stride"])
+    bounds = {t: np.full(step.exact[t].shape, step.bounds[t]) for t in tensors}
+    fit = SampleFit(found["rows"], flat(bounds)[every])
+    have = fit.weights(flat({t: state.value for t, state in states.items()})[every])
+    want = fit.weights(flat(step.exact, tensors)[every])
     if not fit.unique or have is None or want is None:
         return None
     if (fit.error > KNOWN * np.abs(want)).any():
         return None
-    own = [fit.weights(flat(sums)) for sums in own_gradients(step, tensors)]
+    own = [fit.weights(flat(sums)[every]) for sums in step.own_gradients(tensors)]
     computed = [counts(weights / want) for weights in own if weights is not None]
     known = bool(own) and len(computed) == step.size and all(c is not None for c in computed)
     return counts_cause(have / want, found["numbers"], computed if known else [])
-
-
-def own_gradients(step: JudgedStep, tensors: list[str]) -> list[dict[str, np.ndarray]]:
-    """Each rank's, of all its backward calls; none where hooks on tensors did not see them."""
-    if not step.local or any(t not in own for own in step.local for t in tensors):
-        return []
-    calls, scale = len(step.local) // step.size, step.settings["scale"] or 1.0
-    return [
-        {t: sum(own[t] for own in step.local[first : first + calls]) / scale for t in tensors}
-        for first in range(0, len(step.local), calls)
-    ]
 
 
 def counts(times: np.ndarray) -> np.ndarray | None:
@@ -110,11 +189,11 @@ def counts_cause(times: np.ndarray, numbers: list[int], computed: list[np.ndarra
             f"{sum(own.sum() for own in computed):.0f}, so that each of {len(computed)} ranks has "
             "as many; next: a batch that the ranks divide, or weights by samples, if it matters"
         )
-        return "; ".join(texts), names, None
+        return Cause("; ".join(texts), names)
     if computed:
         each = [f"{own.sum():.0f} on rank {rank}" for rank, own in enumerate(computed)]
         texts.append(f"samples computed: {', '.join(each)}")
-    return f"{'; '.join(texts)}; {NEXT}", names, None
+    return Cause(f"{'; '.join(texts)}; {NEXT}", names)
 
 
 def padded(computed: list[np.ndarray], samples: int, lost: np.ndarray) -> bool:
