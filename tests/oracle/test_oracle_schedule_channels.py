@@ -194,9 +194,11 @@ TOO_MANY = [  # what the file has, the note, and the executors that refuse it
 def test_what_executors_refuse_is_a_note_of_a_right_plan(has, note, who):
     plan = msccl.parse("x", two_gpus(**has).encode())
     assert verdict(plan).kind == "right"
-    assert len(plan.notes) == (note is not None)
+    said = report(plan, verdict(plan))
+    assert ("every executor known here refuses this file" in said) == (who == 3 or "gap" in has)
+    assert len(plan.notes) == (note is not None) + (who == 3 or "gap" in has)
     if note:
-        assert note in report(plan, verdict(plan))
+        assert note in said
         assert sum(each.commit in plan.notes[0] for each in EXECUTORS) == who
 
 
@@ -214,6 +216,7 @@ def test_many_thread_blocks_on_a_channel_and_many_elements():
         "70 thread blocks on a gpu",
         "69 thread blocks that send, or that receive, on one channel of a gpu",
         "4156 elements of XML that one gpu reads",
+        "every executor known here refuses this file: the verdict is on its text",
     ]
 
 

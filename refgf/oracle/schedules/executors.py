@@ -60,7 +60,15 @@ def refusals(algo: dict, gpus: dict, plan: Plan) -> tuple[str, ...]:
         notes.append(f"no {', '.join(older)}: MSCCL's own NCCL refuses this file")
     if not newer and not plan.inplace and not plan.outofplace:
         notes.append(f"inplace and outofplace are 0, so that no call uses this file; judged {way}")
-    return (*notes, *gaps(gpus), *too_many(largest(gpus)))
+    counts, missing = largest(gpus), [*gaps(gpus)]
+    refuse = [
+        missing or too_large(executor, counts) or (older if executor is EXECUTORS[-1] else newer)
+        for executor in EXECUTORS
+    ]
+    notes += [*missing, *too_many(counts)]
+    if all(refuse):
+        notes.append("every executor known here refuses this file: the verdict is on its text")
+    return tuple(notes)
 
 
 def gaps(gpus: dict) -> Iterator[str]:
@@ -103,10 +111,15 @@ def largest(gpus: dict) -> Counts:
     return found
 
 
+def too_large(executor: Executor, counts: Counts) -> list[str]:
+    """The fields of which a file has more than an executor takes."""
+    return [field for field, (number, _) in counts.items() if number > getattr(executor, field)]
+
+
 def too_many(counts: Counts) -> Iterator[str]:
     """A note for each number that an executor refuses: those who do, with their limits."""
     for field, (number, where) in counts.items():
-        who = [e for e in EXECUTORS if number > getattr(e, field)]
+        who = [e for e in EXECUTORS if field in too_large(e, counts)]
         if who:
             refuse = (f"{e.name} refuses more than {getattr(e, field)} ({e.commit})" for e in who)
             yield f"{number} {LIMITS[field]} ({where}): {'; '.join(refuse)}"
