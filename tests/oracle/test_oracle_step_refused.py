@@ -77,9 +77,10 @@ def test_a_step_that_hangs_ends_and_leaves_no_process(tmp_path):
     with Ranks(2) as running:
         assert judge(subject(tmp_path, RIGHT, "right.py"), running).right
         group, running.timeout_s = running.group.process.pid, 2.0
+        folder = Path(running.group.store).parent
         with pytest.raises(CannotJudge, match="on rank 0, 1 of 2: train did not end within 2 s"):
             judge(path, running)
-        assert ended(group) and not Path(running.folder).exists()
+        assert ended(group) and not folder.exists()
 
 
 def test_the_time_limit_does_not_count_the_start(tmp_path):
@@ -98,7 +99,7 @@ def test_a_rank_that_dies_and_a_rank_that_fails_alone(tmp_path):
     with Ranks(2) as running:
         with pytest.raises(CannotJudge, match="on rank"):
             judge(dies, running)
-        with pytest.raises(CannotJudge, match="on rank 1: ZeroDivisionError in line 6 of"):
+        with pytest.raises(CannotJudge, match="on rank 1: ZeroDivisionError in line 5 of"):
             judge(fails, running)
         assert judge(subject(tmp_path, RIGHT, "right.py"), running).right
 
@@ -106,8 +107,8 @@ def test_a_rank_that_dies_and_a_rank_that_fails_alone(tmp_path):
 WRONG = {
     "    pass\n": "train took 0 of 3 batches; wanted a loop over all",
     "    list(batches)\n": "train made no step of an optimizer",
-    "    return missing\n": "NameError in line 6 of",
-    "    for pair in batches:\n        raise SystemExit(3)\n": "SystemExit in line 7",
+    "    return missing\n": "NameError in line 5 of",
+    "    for pair in batches:\n        raise SystemExit(3)\n": "SystemExit in line 6",
 }
 
 

@@ -100,7 +100,7 @@ def test_a_loss_that_wants_float32_is_told_of_float64_and_its_line(two, tmp_path
     head = "def loss(net, pair):\n    if pair[0].dtype != torch.float32:\n"
     head += "        raise RuntimeError('expected Float but found Double')\n"
     head += "    return nn.functional.cross_entropy(net(pair[0]), pair[1])\n"
-    with pytest.raises(CannotJudge, match=r"in line 7 of .* in float64; next: .* .to\(x.dtype\)"):
+    with pytest.raises(CannotJudge, match=r"in line 6 of .* in float64; next: .* .to\(x.dtype\)"):
         judge(subject(tmp_path, LOOP.replace("LOSS", "loss"), head=head), two)
 
 

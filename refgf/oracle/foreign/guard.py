@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 ORACLE = Path(__file__).parents[1]
-CALLERS = {str(ORACLE / f"{name}.py") for name in ("foreign/guard", "foreign/ranks")}
+CALLERS = {str(ORACLE / f"{n}.py") for n in ("foreign/guard", "foreign/ranks", "spec/calls")}
 CALLERS |= {str(ORACLE / "judge" / "implementations.py")}
 CALLERS |= {str(path) for path in (ORACLE / "judge" / "functions").glob("*.py")}
 
