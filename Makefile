@@ -121,7 +121,7 @@ attack: setup  # hundreds of cases from a printed seed, a table at the end
 	exec $(PY) tests/attack/run.py $(ARGS)
 
 # Long tests that only compute, in one process or a few: two of them side by side.
-LONG_IN_PAIRS := tests/approval tests/course tests/oracle tests/papers tests/plan tests/training tests/foreign tests/test_wheel.py \
+LONG_IN_PAIRS := tests/approval tests/course tests/oracle tests/papers tests/plan tests/training tests/foreign tests/test_types.py tests/test_wheel.py \
   tests/lessons/test_device_option.py tests/lessons/test_other_systems.py tests/lessons/test_figure_rules.py
 # The attack has always the same cases, so that no landing depends on luck; make attack draws others.
 test-long: setup $(VENV)/.ready-mutation

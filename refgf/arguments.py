@@ -30,13 +30,15 @@ from typing import Any
 SHOWN = 80  # characters of a wrong argument
 MANY = 10_000  # elements of a sequence that are looked at
 SEQUENCES = (list, tuple, collections.abc.Sequence)
+What = typing.TypeVar("What")
+Kinds = dict[Any, tuple[Callable[[Any], bool], str]]
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not math.isnan(value)
 
 
-PLAIN = {  # annotation: (is the value of this kind?, words)
+PLAIN: Kinds = {  # annotation: (is the value of this kind?, words)
     int: (lambda v: isinstance(v, numbers.Integral) and not isinstance(v, bool), "a whole number"),
     float: (_is_number, "a number"),
     bool: (lambda v: type(v).__name__ in ("bool", "bool_"), "True or False"),
@@ -64,7 +66,7 @@ def _is_dtype(value: Any) -> bool:
         return False
 
 
-BY_NAME = {
+BY_NAME: Kinds = {
     "comm": (lambda v: hasattr(v, "Get_rank") and hasattr(v, "Get_size"), "a communicator"),
     "dtype": (_is_dtype, "a type of NumPy"),
     "xp": (lambda v: callable(getattr(v, "zeros", None)), "numpy or cupy"),
@@ -77,15 +79,16 @@ def require(holds: bool, what: str, got: str, wanted: str, then: str) -> None:
         raise ValueError(f"{what}: got {got}; wanted {wanted}; next: {then}")
 
 
-def checked(what: Callable) -> Callable:
+def checked(what: What) -> What:
     """A function, or a class whose constructor is meant, that refuses arguments of a wrong kind."""
-    if isinstance(what, type):
-        what.__init__ = _checked_call(what.__init__, bound=True)
-        return what
-    return _checked_call(what, bound=False)
+    if not isinstance(what, type):
+        return _checked_call(what, bound=False)
+    kind: Any = what
+    kind.__init__ = _checked_call(kind.__init__, bound=True)
+    return kind
 
 
-def _checked_call(function: Callable, bound: bool) -> Callable:
+def _checked_call(function: Any, bound: bool) -> Any:
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         given = _signature(function).bind_partial(*arguments, **named).arguments
@@ -105,12 +108,12 @@ def _checked_call(function: Callable, bound: bool) -> Callable:
 
 
 @functools.cache
-def _signature(function: Callable) -> inspect.Signature:
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
 @functools.cache
-def _kinds(function: Callable) -> dict[str, Any]:
+def _kinds(function: Callable[..., Any]) -> dict[str, Any]:
     """{argument: its annotation}."""
     return {name: kind for name, kind in function.__annotations__.items() if name != "return"}
 
@@ -122,8 +125,8 @@ def wrong(value: Any, kind: Any, name: str = "") -> str | None:
         return None if holds(value) else words
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        wanted = [wrong(value, one) for one in inner]
-        return " or ".join(wanted) if all(wanted) else None
+        wanted = [found for one in inner if (found := wrong(value, one))]
+        return " or ".join(wanted) if len(wanted) == len(inner) else None
     base = origin or kind
     if getattr(base, "__name__", "") == "ndarray":
         return None if _is_array(value) else "an array"
@@ -139,7 +142,7 @@ def wrong(value: Any, kind: Any, name: str = "") -> str | None:
     return None
 
 
-def _wrong_sequence(value: Any, inner: tuple) -> str | None:
+def _wrong_sequence(value: Any, inner: tuple[Any, ...]) -> str | None:
     text = isinstance(value, str | bytes)
     if text or not (isinstance(value, collections.abc.Sequence) or _is_array(value)):
         return "a sequence"

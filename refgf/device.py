@@ -6,12 +6,15 @@ The CuPy half of this file has not run on a GPU yet: see docs/gpu.md.
 import importlib
 import math
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import numpy
 
 Array = numpy.ndarray  # or cupy.ndarray
+Allreduce = Callable[[Array], None]  # sums a flat array over all ranks, in place
+Memory = dict[Any, Array]  # arrays by key, to be used again
 
 
 def module(name: str) -> ModuleType:
@@ -34,7 +37,7 @@ def is_device(x: Array) -> bool:
     return array_module(x) is not numpy
 
 
-def resized(store: dict, key: Any, shape: tuple, dtype: Any, xp: ModuleType) -> Array:
+def resized(store: Memory, key: Any, shape: tuple[int, ...], dtype: Any, xp: ModuleType) -> Array:
     """Uninitialised memory of this shape: one flat buffer per key and dtype, which only grows."""
     size, key = math.prod(shape), (key, numpy.dtype(dtype))
     if key not in store or store[key].size < size:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from refgf.device import Array, array_module, synchronize
+from refgf.device import Array, Memory, array_module, synchronize
 
 
 def cast(x: Array, out: Array) -> None:
@@ -94,7 +94,7 @@ def largest_in_windows(x: Array, y: Array, winner: Array, kernel: int, stride: i
     y[...], winner[...] = in_windows(x, y, 0, kernel, stride), 0
     for number in range(1, kernel**2):
         value = in_windows(x, y, number, kernel, stride)
-        larger = value > y
+        larger: Array = value > y
         xp.maximum(value, y, out=y)
         larger = larger.view(np.uint8)
         larger *= np.uint8(number)
@@ -137,7 +137,7 @@ class Buffers:
     """
 
     def __init__(
-        self, x: Array, wire: DTypeLike, scratch: dict | None = None, comm: Any = None
+        self, x: Array, wire: DTypeLike, scratch: Memory | None = None, comm: Any = None
     ) -> None:
         self.x, self.wire, self.xp = x, np.dtype(wire), array_module(x)
         self.in_place = self.wire == x.dtype  # MPI may read and write x itself

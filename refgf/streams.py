@@ -27,7 +27,7 @@ def follow(x: Array, event: Any) -> None:
     """
     if event is None:
         return
-    x.device.use()
+    x.device.use()  # type: ignore[attr-defined]  # NumPy's device is a text
     if "stream" not in vars(_thread):
         _thread.stream = module("gpu").cuda.Stream(non_blocking=True)
     _thread.stream.use()

@@ -104,30 +104,6 @@ def test_functions_have_few_parameters():
     assert not wrong
 
 
-def public_functions(file):
-    """Those of the module and of its classes."""
-    tree = ast.parse(file.read_text())
-    holders = [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))]
-    for node in (node for holder in holders for node in holder.body):
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-            yield node
-
-
-def test_public_functions_are_annotated():
-    """Each says what it takes and returns; mistakes, and what students' calls bring, excepted."""
-    missing = []
-    for file in tracked("refgf/*.py"):
-        if {"mistakes", "exercises"} & set(file.parts):
-            continue
-        for node in public_functions(file):
-            if any(".mistake(" in ast.unparse(each) for each in node.decorator_list):
-                continue
-            bare = [p.arg for p in parameters(node) if p.annotation is None]
-            if node.returns is None or (bare and "grade" not in file.parts):
-                missing.append(f"{file.relative_to(ROOT)}: {node.name} {bare}")
-    assert not missing
-
-
 FLOORS_OF_A_PROGRAM = ("papers", "engine", "machine", "cluster", "doctor", "launch")
 WORDED_BY_THE_CALLER = (  # which adds what to try
     "nn/network.py: require",

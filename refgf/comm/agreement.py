@@ -12,13 +12,12 @@ import functools
 import hashlib
 import time
 import types
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from refgf.comm.arguments import Comm
-from refgf.device import Array
+from refgf.device import Allreduce, Array
 
 HASH_BYTES = 32
 NAMED = types.FunctionType, types.BuiltinFunctionType, type
@@ -87,7 +86,7 @@ class CheckedAllreduce:
     `calls` counts the comparisons, and `seconds` is the time that they took on this rank.
     """
 
-    def __init__(self, comm: Comm, allreduce: Callable) -> None:
+    def __init__(self, comm: Comm, allreduce: Allreduce) -> None:
         self._comm, self._allreduce = comm, allreduce
         self.calls, self.seconds = 0, 0.0
 

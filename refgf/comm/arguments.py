@@ -22,7 +22,7 @@ def rank_and_size(comm: Comm, operation: str) -> tuple[int, int]:
     raise ValueError(f"{operation}: got {comm!r}; wanted a communicator; next: MPI.COMM_WORLD")
 
 
-def require_kinds(operation: str, values: dict[type, object]) -> None:
+def require_kinds(operation: str, values: dict[Any, object]) -> None:
     """Raise ValueError unless each value is of the type that is its key."""
     for kind, value in values.items():
         if not isinstance(value, kind):
@@ -44,7 +44,7 @@ def wire_type(wire: Wire, operation: str, rank: int) -> np.dtype | None:
     """
     with contextlib.suppress(TypeError):  # np.dtype("banana")
         if wire is None or np.dtype(wire) in DTYPES:
-            return wire and np.dtype(wire)
+            return None if wire is None else np.dtype(wire)
     wanted = "None or one of " + ", ".join(FLOATS)
     raise ValueError(
         f"{operation} on rank {rank}: got wire={wire!r}; wanted {wanted}; next: wire=np.float16"

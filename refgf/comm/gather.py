@@ -13,27 +13,25 @@ Cost per call and rank with g ranks in the group, of which this is number i: g-1
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from refgf import ops
 from refgf.comm import ring
 from refgf.comm.arguments import Comm, Wire, rank_and_size, require_flat, wire_type
 from refgf.comm.compose import on_ranks
 from refgf.comm.schedule import Algorithm, execute
 from refgf.comm.slices import slices
-from refgf.device import array_module
+from refgf.device import Array, Memory, array_module
 
-SliceCall = Callable[[np.ndarray], slice]
+SliceCall = Callable[[Array], slice]
 
 
-def allgather(comm: Comm, ranks: Sequence[int] | None = None) -> Callable:
+def allgather(comm: Comm, ranks: Sequence[int] | None = None) -> Callable[[Array], Array]:
     """Bind to a group. The result takes x (k,), of one length and type on all ranks -> (g, k)."""
     group, place = _group(comm, ranks, "allgather")
     # position i of `ring.allgather` contributes slice i+1, so the positions are shifted by one
     position, shifted = (place - 1) % len(group), group[1:] + group[:1]
-    scratch = {}
+    scratch = Memory()
 
-    def gather(x):
+    def gather(x: Array) -> Array:
         rows = array_module(x).empty((len(group), x.size), x.dtype)
         rows[place] = x
         schedule = on_ranks(shifted, ring.allgather(position, len(group), rows.size))
@@ -60,10 +58,10 @@ def allgather_slices(
 
 def _bind(comm: Comm, ranks: Sequence[int] | None, wire: Wire, half: Algorithm) -> SliceCall:
     group, place = _group(comm, ranks, half.__name__)
-    rank, scratch = comm.Get_rank(), {}
+    rank, scratch = comm.Get_rank(), Memory()
     comm, wire = ops.exact(comm), wire_type(wire, half.__name__, rank)
 
-    def call(x) -> slice:
+    def call(x: Array) -> slice:
         require_flat(x, half.__name__, rank)
         schedule = on_ranks(group, half(place, len(group), x.size))
         execute(comm, schedule, x, wire, scratch)

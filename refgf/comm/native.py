@@ -11,12 +11,12 @@ import numpy as np
 
 from refgf import ops
 from refgf.comm.arguments import Comm, Wire, rank_and_size, require_flat, wire_type
-from refgf.comm.schedule import Allreduce
+from refgf.device import Allreduce, Array, Memory
 
 
 def mpi_allreduce(comm: Comm, wire: Wire = None) -> Allreduce:
     """Bind MPI's Allreduce to an mpi4py communicator, or to a wrapper such as `TracedComm`."""
-    rank, scratch = rank_and_size(comm, "mpi_allreduce")[0], {}
+    rank, scratch = rank_and_size(comm, "mpi_allreduce")[0], Memory()
     wire = wire_type(wire, "mpi_allreduce", rank)
     try:
         mpi_sum = comm.Allreduce
@@ -27,7 +27,7 @@ def mpi_allreduce(comm: Comm, wire: Wire = None) -> Allreduce:
         ) from error
     in_place = sys.modules["mpi4py.MPI"].IN_PLACE
 
-    def allreduce(x) -> None:
+    def allreduce(x: Array) -> None:
         require_flat(x, "MPI's Allreduce", rank)
         if wire is None and isinstance(x, np.ndarray):
             mpi_sum(in_place, x)  # the rest would double the time of a short vector

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from refgf.comm.arguments import Wire
-from refgf.comm.schedule import LOCAL_OPERATIONS, Schedule, Step, apply
+from refgf.comm.schedule import LOCAL_OPERATIONS, NOTHING, Schedule, Step, apply
 from refgf.comm.slices import length
 
 
@@ -27,8 +27,8 @@ def replay(
     """
     xs = [x.copy() for x in xs]
     wire = np.dtype(wire or xs[0].dtype)
-    received = [{} for _ in xs]
-    in_flight = {}  # (sender, receiver) -> messages, oldest first
+    received: list[dict[int, np.ndarray]] = [{} for _ in xs]
+    in_flight: dict[tuple[int, int], list[np.ndarray]] = {}  # by sender, receiver; oldest first
     with np.errstate(over="ignore", invalid="ignore"):
         for event, rank, step in _turns(schedules):
             if event == "begin":
@@ -39,7 +39,7 @@ def replay(
                 arrived = in_flight[step.receive_from, rank].pop(0)
                 apply(step, xs[rank], arrived, received[rank], wire)
             elif step.op in LOCAL_OPERATIONS:
-                apply(step, xs[rank], None, received[rank], wire)
+                apply(step, xs[rank], xs[rank][NOTHING], received[rank], wire)
     return xs
 
 
@@ -52,7 +52,7 @@ def check(schedules: Sequence[Schedule]) -> None:
 def _turns(schedules: Sequence[Schedule]) -> Iterator[tuple[str, int, Step]]:
     """Yield ("begin" or "end", rank, step) in an order in which the ranks may run."""
     position = [0] * len(schedules)
-    unmatched = [{} for _ in schedules]  # halves of a rank's step that wait: {half: partner}
+    unmatched: list[dict[str, int]] = [{} for _ in schedules]  # {half that waits: its partner}
     begun = [False] * len(schedules)
     moved = True
     while moved:

@@ -21,7 +21,7 @@ import numpy as np
 from refgf import ops
 from refgf.comm.arguments import Comm, Wire, rank_and_size, require_flat, wire_type
 from refgf.comm.slices import chunks, length
-from refgf.device import Array
+from refgf.device import Allreduce, Array, Memory
 
 NOTHING = slice(0, 0)
 LOCAL_OPERATIONS = ("reduce", "finish")
@@ -50,7 +50,6 @@ class Step:
 
 Schedule = list[Step]
 Algorithm = Callable[[int, int, int], Schedule]
-Allreduce = Callable[[np.ndarray], None]
 
 
 def local(op: str, part: slice) -> Step:
@@ -67,9 +66,9 @@ def collective(comm: Comm, algorithm: Algorithm, wire: Wire = None) -> Allreduce
     name = f"{algorithm.__module__.rsplit('.', 1)[-1]}.{algorithm.__name__}"
     rank, size = rank_and_size(comm, name)
     schedule = functools.lru_cache(maxsize=4096)(functools.partial(algorithm, rank, size))
-    comm, wire, scratch = ops.exact(comm), wire_type(wire, name, rank), {}
+    comm, wire, scratch = ops.exact(comm), wire_type(wire, name, rank), Memory()
 
-    def allreduce(x) -> None:
+    def allreduce(x: Array) -> None:
         require_flat(x, name, rank)
         execute(comm, schedule(x.size), x, wire, scratch)
 
@@ -77,18 +76,18 @@ def collective(comm: Comm, algorithm: Algorithm, wire: Wire = None) -> Allreduce
 
 
 def execute(
-    comm: Comm, schedule: Schedule, x: Array, wire: Wire = None, scratch: dict | None = None
+    comm: Comm, schedule: Schedule, x: Array, wire: Wire = None, scratch: Memory | None = None
 ) -> None:
     """Run one rank's schedule on x (n,), in place. One message per step with a partner.
 
     Memory besides x: one received slice, one cast slice if `wire` differs from x's type, and what
     `buffer` stores. Pass the same dict as `scratch` again to reuse the first two.
     """
-    buffers, received = ops.Buffers(x, wire or x.dtype, scratch, comm), {}
+    buffers, received = ops.Buffers(x, wire or x.dtype, scratch, comm), Memory()
     with np.errstate(over="ignore", invalid="ignore"):  # too large for the wire type is sent as inf
         for step in schedule:
             if step.op in LOCAL_OPERATIONS:
-                apply(step, x, None, received, buffers.wire)
+                apply(step, x, x[NOTHING], received, buffers.wire)
                 continue
             in_place = step.op == "copy" and buffers.in_place
             incoming = None
@@ -113,10 +112,10 @@ def exchange(comm: Comm, step: Step, outgoing: Array, incoming: Array | None) ->
         comm.Sendrecv(outgoing, step.send_to, 0, incoming, step.receive_from, 0)
 
 
-def apply(step: Step, x: Array, arrived: Array | None, received: dict, wire: np.dtype) -> None:
+def apply(step: Step, x: Array, arrived: Array, received: Memory, wire: np.dtype) -> None:
     """The arithmetic of one step. Only the rounding of what is sent stands elsewhere, in ops.
 
-    arrived: the message in the wire type, None for local operations. received: {rank: slice}.
+    arrived: the message in the wire type, empty for local operations. received: {rank: slice}.
     """
     part = x[step.receive]
     if step.op == "add":
@@ -134,7 +133,7 @@ def apply(step: Step, x: Array, arrived: Array | None, received: dict, wire: np.
         raise AssertionError(f"unknown operation {step.op!r}")
 
 
-def reduce_in_rank_order(part: Array, received: dict, wire: np.dtype) -> None:
+def reduce_in_rank_order(part: Array, received: Memory, wire: np.dtype) -> None:
     """part <- sum over ranks 0..p-1; the rank that is missing in `received` is this one's part.
 
     All terms are in the wire type, this rank's too: the sum does not depend on who forms it.

@@ -26,7 +26,7 @@ from refgf.comm.schedule import Schedule, local
 
 def reduce(rank: int, size: int, n: int) -> Schedule:
     """Rank 0 then holds the sum, the other ranks partial sums."""
-    everything, distance, steps = slice(0, n), 1, []
+    everything, distance, steps = slice(0, n), 1, Schedule()
     while distance < size:
         if rank & distance:
             return steps + [send(everything, rank - distance)]

@@ -24,7 +24,7 @@ class LessonFiles:
     @property
     def title(self) -> str:
         """The first sentence of the starter's docstring: "Exercises of lesson 01, the ring"."""
-        return re.match(r'"""([^.:]*)', self.starter.read_text())[1].strip()
+        return re.split("[.:]", self.starter.read_text())[0].removeprefix('"""').strip()
 
     @property
     def page(self) -> Path:
@@ -43,7 +43,7 @@ class LessonFiles:
 
 def lesson_files(lesson: str) -> LessonFiles:
     """ValueError for a lesson without exercises, and where lessons/ is missing."""
-    number = re.match(r"\d*", lesson)[0].zfill(2)
+    number = re.sub(r"\D.*", "", lesson, flags=re.DOTALL).zfill(2)
     if number not in lessons():
         raise ValueError(
             f"build: got lesson {lesson!r}; wanted one of {', '.join(lessons())}; "

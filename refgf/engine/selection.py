@@ -20,8 +20,8 @@ from numpy.typing import DTypeLike
 from refgf.comm import ring
 from refgf.comm.arguments import Comm
 from refgf.comm.native import mpi_allreduce
-from refgf.comm.schedule import Algorithm, Allreduce, collective
-from refgf.device import Array
+from refgf.comm.schedule import Algorithm, collective
+from refgf.device import Allreduce, Array
 from refgf.engine.node_memory import share_memory
 from refgf.engine.pipelined import pipelined
 from refgf.engine.shared import SharedMemory

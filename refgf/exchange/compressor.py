@@ -45,7 +45,7 @@ class Compressor(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def state(self) -> dict:
+    def state(self) -> dict[str, Array]:
         """This rank's arrays by name, for a checkpoint, which writes into them when it resumes."""
 
 

@@ -20,19 +20,17 @@ Source: GradientFlow (Sun et al. 2019); choices and their reasons: oracle/SPEC.m
 
 import bisect
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from refgf import ops
 from refgf.comm.slices import chunks, length
-from refgf.device import Array, array_module, to_host
+from refgf.device import Allreduce, Array, array_module, to_host
 from refgf.exchange.chunk_choice import as_density, choose, importance
 from refgf.exchange.dense import Transport
-from refgf.exchange.lazy import LazyAllreduce, require_all, require_next
+from refgf.exchange.lazy import Call, LazyAllreduce, require_all, require_next
 from refgf.exchange.momentum_correction import CSCSettings, Residual
-from refgf.exchange.pool import Pool
+from refgf.exchange.pool import Packed, Pool
 from refgf.exchange.precision import LossScale
 from refgf.exchange.result import StepResult
 
@@ -40,11 +38,11 @@ from refgf.exchange.result import StepResult
 class TopChunks:
     """The naive form, at the end of backward: CSC with form `none`, chunk by chunk."""
 
-    def __init__(self, pool: Pool, allreduce: Callable, chunk: int, percent: float) -> None:
+    def __init__(self, pool: Pool, allreduce: Allreduce, chunk: int, percent: float) -> None:
         self.pool, self.allreduce, self.percent = pool, allreduce, percent
         self.chunks = chunks(pool.flat.size, chunk)
         self.residual = np.zeros_like(pool.flat)  # (n,) the sum of what was not sent
-        self.chosen = range(len(self.chunks))
+        self.chosen = list(range(len(self.chunks)))
 
     def ready(self, index: int) -> None:
         """Gradient number `index` is final. Nothing happens before the last one."""
@@ -62,15 +60,6 @@ class TopChunks:
         return StepResult(sent=sent)
 
 
-@dataclass(frozen=True)
-class Packed:
-    """What is sent in one step, laid out like a pool: unit i is flat[offsets[i]:offsets[i + 1]]."""
-
-    specs: list[slice]  # what LazyAllreduce takes for gradients: chosen chunks; if dense, tensors
-    offsets: list[int]
-    flat: np.ndarray
-
-
 class CSC:
     """An exchange that sends the chosen chunks of a pool.
 
@@ -81,6 +70,7 @@ class CSC:
     loss_scale  a `LossScale`
 
     After an accepted step the chunks sent hold sums, unscaled; the rest of the pool is undefined.
+    `calls`: the allreduce calls of the last step, in packed elements
     `chosen`: the chunks of the next step, None if it is dense
     `gap` (C,): steps since each chunk was last sent
     """
@@ -90,21 +80,19 @@ class CSC:
         settings: CSCSettings,
         residual: Residual,
         transport: Transport,
-        sum_norms: Callable,
+        sum_norms: Allreduce,
         loss_scale: LossScale,
     ) -> None:
         self.settings, self.residual, self.pool = settings, residual, residual.pool
         self.density = as_density(settings.density)
         self.transport, self.sum_norms, self.loss_scale = transport, sum_norms, loss_scale
-        self.chunks, self.chosen, self.importance, self.steps = residual.chunks, None, None, 0
+        self.chunks, self.steps = residual.chunks, 0
+        self.calls, self.communication_s = list[Call](), 0.0
+        self.chosen: list[int] | None = None
+        self.importance: np.ndarray | None = None  # (C,)
         self.gap = np.ones(len(self.chunks), np.int64)
-        self.communication_s, self._lazy, self._buffer = 0.0, None, self.pool.flat[:0]
+        self._packed = Packed([], [0], self.pool.flat[:0])
         self._gradient = self._unit = 0  # next gradient to be announced, next unit to be packed
-
-    @property
-    def calls(self) -> list:
-        """The allreduce calls of the last step, in packed elements."""
-        return self._lazy.calls if self._lazy else []
 
     def ready(self, index: int) -> None:
         """Gradient number `index` is final."""
@@ -120,7 +108,7 @@ class CSC:
         span, worker = self.transport.observe.span, self.transport.worker
         worker.run(lambda _: self._lazy.finish(), self.pool.flat)
         with span("compute", "WAIT_FOR_DATA"):
-            self.communication_s = worker.wait()
+            self.communication_s, self.calls = worker.wait(), self._lazy.calls
         accepted, norms = self._agree()
         result = StepResult(False)
         if accepted:
@@ -128,8 +116,7 @@ class CSC:
             sent = [self.chunks[number] for number in numbers]
             with span("compute", "CSC_UPDATE"):
                 self.residual.update(sent, dense=self.chosen is None)  # first: it reads the pool
-                scale, packed = self.loss_scale.scale, self._lazy.pool.flat
-                self.residual.unpack(numbers, packed, scale, self.gap)
+                self.residual.unpack(numbers, self._packed.flat, self.loss_scale.scale, self.gap)
             result = StepResult(True, sent, self.gap[numbers].tolist())
             self._choose(norms, numbers)
         self.loss_scale.update(accepted)
@@ -143,27 +130,27 @@ class CSC:
             units = [self.pool.elements(index) for index in range(len(self.pool.specs))]
         else:
             units = [self.chunks[number] for number in self.chosen]
-        offsets = [0, *itertools.accumulate(map(length, units))]
-        if self._buffer.size != offsets[-1]:
-            self._buffer = self._lazy = None  # free the old one first
-            self._buffer = array_module(self.pool.flat).empty(offsets[-1], self.pool.flat.dtype)
-        packed, how = Packed(units, offsets, self._buffer), self.transport
+        flat, packed, how = self.pool.flat, self._packed, self.transport
+        packed.specs, packed.offsets = units, [0, *itertools.accumulate(map(length, units))]
+        if packed.flat.size != packed.offsets[-1]:
+            packed.flat = flat[:0]  # free the old memory first
+            packed.flat = array_module(flat).empty(packed.offsets[-1], flat.dtype)
         self._lazy = LazyAllreduce(packed, how.allreduce, how.grouping, how.wire)
         self.residual.norms[:] = 0
         self._unit, self._fits = 0, True
 
     def _accumulate(self, index: int) -> None:
         """Prepare the gradient, pack the chosen chunks that end in it, send what is enough."""
-        packed, scale, dense = self._lazy.pool, self.loss_scale.scale, self.chosen is None
+        packed, scale, chosen = self._packed, self.loss_scale.scale, self.chosen
         span = self.transport.observe.span
         with span("communication", "CSC_NORMS"), np.errstate(over="ignore", invalid="ignore"):
-            self.residual.accumulate(index, scale, packed.flat if dense else None)
+            self.residual.accumulate(index, scale, packed.flat if chosen is None else None)
         end, first = self.pool.offsets[index + 1], self._unit
         self._unit = bisect.bisect_right(packed.specs, end, key=lambda unit: unit.stop)
         out = packed.flat[packed.offsets[first] : packed.offsets[self._unit]]
-        if not dense:
+        if chosen is not None:
             with span("communication", "MEMCPY_IN_FUSION_BUFFER"), np.errstate(over="ignore"):
-                self.residual.pack(self.chosen[first : self._unit], scale, out)
+                self.residual.pack(chosen[first : self._unit], scale, out)
         if self.transport.wire is not None and out.size:  # a ring sends most only within sums
             with span("communication", "CSC_NORMS"), np.errstate(over="ignore"):
                 ends = array_module(out).stack([out.min(), out.max()]).astype(self.transport.wire)
@@ -174,7 +161,7 @@ class CSC:
     def _agree(self) -> tuple[bool, np.ndarray]:
         """One allreduce of norms and a flag: (do all ranks accept the step?, sums of the norms)."""
         norms = to_host(self.residual.norms)
-        finite = self._fits and np.isfinite(norms).all() and ops.unscale(self._lazy.pool.flat, 1)
+        finite = self._fits and np.isfinite(norms).all() and ops.unscale(self._packed.flat, 1)
         message = np.zeros(len(norms) + 1)
         if finite:
             message[:-1] = self._norms_after(norms) if self.settings.after else norms
@@ -183,7 +170,7 @@ class CSC:
             self.sum_norms(message)
         return bool(message[-1] == 0), message[:-1]
 
-    def _norms_after(self, norms: Array):
+    def _norms_after(self, norms: np.ndarray) -> np.ndarray:
         """Norms of what is kept once the step is accepted: nothing of what was sent."""
         kept = norms * float(self.pool.flat.dtype.type(self.residual.factor))
         kept[slice(None) if self.chosen is None else self.chosen] = 0

@@ -3,14 +3,14 @@
 backward -> ready(i) -> grouped (lazy.py) -> summed over ranks -> checked, unscaled -> StepResult
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from numpy.typing import DTypeLike
 
 from refgf import ops
-from refgf.device import Array
-from refgf.exchange.lazy import ONE_CALL, LazyAllreduce, Theta
+from refgf.device import Allreduce, Array
+from refgf.exchange.interfaces import Grouping
+from refgf.exchange.lazy import ONE_CALL, Call, LazyAllreduce
 from refgf.exchange.overlap import AtOnce, CommunicationThread
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale
@@ -22,16 +22,16 @@ class Transport:
     """How gradients are sent: `LazyAllreduce`'s arguments, and the threads that do the work.
 
     allreduce  sums a flat array over all ranks, in place
-    grouping   a `Theta`, or another rule of grouping
+    grouping   a `Theta`, or another `Grouping`
     wire       type of a number on the wire; None: as in the pool
     worker     an `AtOnce`, or the `CommunicationThread` that sums while backward computes
     checker    an `AtOnce`, or a second thread that checks one group's sums while the next is summed
     observe    an observer of spans
     """
 
-    allreduce: Callable
-    grouping: Theta = ONE_CALL
-    wire: DTypeLike = None
+    allreduce: Allreduce
+    grouping: Grouping = ONE_CALL
+    wire: DTypeLike | None = None
     worker: AtOnce | CommunicationThread = AtOnce()
     checker: AtOnce | CommunicationThread = AtOnce()
     observe: Unobserved = UNOBSERVED
@@ -50,13 +50,7 @@ class DenseExchange:
     def __init__(self, pool: Pool, transport: Transport, loss_scale: LossScale) -> None:
         self.transport, self.loss_scale = transport, loss_scale
         self.lazy = LazyAllreduce(pool, self._send, transport.grouping, transport.wire)
-        self.communication_s = 0.0
-        self._finite = True
-
-    @property
-    def calls(self) -> list:
-        """The allreduce calls of the last step."""
-        return self.lazy.calls
+        self.calls, self.communication_s, self._finite = list[Call](), 0.0, True
 
     def ready(self, index: int) -> None:
         """Gradient number `index` is final."""
@@ -68,7 +62,7 @@ class DenseExchange:
             self.lazy.finish()
             self.communication_s = self.transport.worker.wait()
             self.transport.checker.wait()
-        accepted, self._finite = self._finite, True
+        self.calls, accepted, self._finite = self.lazy.calls, self._finite, True
         self.loss_scale.update(accepted)
         return StepResult(accepted)
 

@@ -14,19 +14,21 @@ Source: GradientFlow (Sun et al. 2019). Its default theta is not known to us.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from refgf.exchange.pool import Pool
+from refgf.device import Allreduce
+from refgf.exchange.interfaces import Grouping
+from refgf.exchange.pool import Packed, Pool
 from refgf.exchange.result import StepResult
 
 
 class EagerAllreduce:
     """The naive form: one allreduce for each gradient, as `LazyAllreduce` with theta = 0."""
 
-    def __init__(self, pool: Pool, allreduce: Callable) -> None:
+    def __init__(self, pool: Pool, allreduce: Allreduce) -> None:
         self.pool, self.allreduce = pool, allreduce
 
     def ready(self, index: int) -> None:
@@ -50,11 +52,10 @@ class Theta:
             raise ValueError(f"{got}; next: 0 for eager, 65536, 1e6, inf for one call")
 
     def is_complete(self, waiting_bytes: int, last: int) -> bool:
-        """Is a group of so many bytes, whose last gradient is number `last`, to be sent now?"""
         return waiting_bytes > self.threshold_bytes
 
     def check(self, count: int) -> None:
-        """A rule that names gradients raises ValueError unless it fits `count` of them."""
+        """Theta fits any gradients."""
 
 
 ONE_CALL = Theta()
@@ -71,9 +72,8 @@ class Call:
 class LazyAllreduce:
     """Calls `allreduce` on slices of `pool.flat` as gradients become ready.
 
-    pool       a `Pool`, or what is laid out like one (CSC's packed chunks)
-    allreduce  sums a flat array over all ranks, in place; may return before that (`overlap.py`)
-    grouping   a `Theta`, or another rule with the same two methods (`papers/mgwfbp`)
+    allreduce  may return before the sums are there (`overlap.py`)
+    grouping   a `Theta`, or another rule (`papers/mgwfbp`)
     wire       type of a gradient on the wire (default: as in the pool)
 
     `calls` lists this step's groups. Errors: ValueError for a gradient out of order or missing.
@@ -81,16 +81,16 @@ class LazyAllreduce:
 
     def __init__(
         self,
-        pool: Pool,
-        allreduce: Callable,
-        grouping: Theta = ONE_CALL,
-        wire: np.dtype | type | None = None,
+        pool: Pool | Packed,
+        allreduce: Allreduce,
+        grouping: Grouping = ONE_CALL,
+        wire: DTypeLike | None = None,
     ) -> None:
         self.grouping = grouping
         self.grouping.check(len(pool.specs))
         self.pool, self.allreduce = pool, allreduce
         self.itemsize = np.dtype(wire or pool.flat.dtype).itemsize
-        self.calls = []
+        self.calls: list[Call] = []
         self._start = self._next = 0  # first waiting element, next expected gradient
 
     def ready(self, index: int) -> None:

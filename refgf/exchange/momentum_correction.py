@@ -127,14 +127,14 @@ class Residual:
             part = self.chunks[number]
             total = packed[at : at + part.stop - part.start]
             total *= 1 / scale  # a power of two: exact, unless it underflows
-            if self.decay and not self.before:
+            if self._decays is not None:
                 kind, xp = total.dtype.type, array_module(total)
                 decays = self.parameters[part] * kind(self.decay * gap[number])
                 total += xp.where(self._decays[part], decays, kind(-0.0))  # x + -0.0 is x
             self.pool.flat[part] = total
             at += total.size
 
-    def current_state(self) -> dict:
+    def current_state(self) -> dict[str, Array]:
         """`state` for a checkpoint. The engine first does what it has deferred to the next step."""
         return self.state
 
@@ -154,7 +154,7 @@ class CSCSettings:
     form: str = "dgc"
     chunk: int = 32_768
     after: bool = False
-    residual: Callable = Residual
+    residual: Callable[..., Residual] = Residual
 
     def __post_init__(self) -> None:
         if self.chunk < 1:
@@ -164,7 +164,7 @@ class CSCSettings:
             got = f"CSC: got momentum correction {self.form!r}"
             raise ValueError(f"{got}; wanted one of {', '.join(FORMS)}; next: dgc")
 
-    def described(self) -> dict:
+    def described(self) -> dict[str, str]:
         """What all ranks must agree on."""
         return {name: str(getattr(self, name)) for name in ("density", "form", "chunk", "after")}
 

@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from refgf.device import Array, synchronize
 from refgf.streams import follow, mark
@@ -27,7 +28,7 @@ from refgf.streams import follow, mark
 class AtOnce:
     """The naive form, without overlap: work is done as soon as it is handed over."""
 
-    def run(self, work: Callable, x: Array) -> None:
+    def run(self, work: Callable[[Array], object], x: Array) -> None:
         work(x)
 
     def wait(self) -> float:
@@ -47,13 +48,14 @@ class CommunicationThread:
 
     def __init__(self, name: str = "communication") -> None:
         require_threads(name)
-        self._queue = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._idle = threading.Condition()
-        self._pending, self._busy_s, self._error = 0, 0.0, None
+        self._pending, self._busy_s = 0, 0.0
+        self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def run(self, work: Callable, x: Array) -> None:
+    def run(self, work: Callable[[Array], object], x: Array) -> None:
         """Queue work(x), to be called once x is computed. Leave x alone until `wait` returns."""
         with self._idle:
             self._pending += 1

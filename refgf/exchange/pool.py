@@ -10,10 +10,15 @@ they are sent in one message without a copy. Source: GradientFlow (Sun et al. 20
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
+
+from refgf.device import Array
+from refgf.exchange.interfaces import Zeros
 
 
 class Pool:
@@ -28,7 +33,7 @@ class Pool:
     """
 
     def __init__(
-        self, specs: Sequence, dtype: DTypeLike = np.float32, zeros: Callable = np.zeros
+        self, specs: Sequence[Any], dtype: DTypeLike = np.float32, zeros: Zeros = np.zeros
     ) -> None:
         self.specs = list(specs)
         self.offsets = [0, *itertools.accumulate(math.prod(spec.shape) for spec in self.specs)]
@@ -46,3 +51,12 @@ class Pool:
         """The order, shapes and dtype as one text, to compare between ranks."""
         tensors = " ".join(f"{spec.name}{tuple(spec.shape)}" for spec in self.specs)
         return f"{self.flat.dtype}: {tensors}"
+
+
+@dataclass
+class Packed:
+    """What CSC sends in one step: unit i is flat[offsets[i]:offsets[i + 1]]."""
+
+    specs: list[slice]  # the chosen chunks; in a dense step the tensors
+    offsets: list[int]
+    flat: Array

@@ -75,12 +75,12 @@ class LossScale:
                 "smaller learning rate or a longer warm-up; look at the loss: was it NaN before?"
             )
 
-    def state(self) -> dict:
+    def state(self) -> dict[str, float]:
         """What a checkpoint must hold; `restore` takes it."""
         names = ("scale", "good_steps", "skipped", "skipped_in_a_row")
         return {name: getattr(self, name) for name in names}
 
-    def restore(self, state: dict) -> None:
+    def restore(self, state: dict[str, float]) -> None:
         self.__dict__.update(state)
 
 

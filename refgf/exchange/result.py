@@ -1,15 +1,15 @@
 """What all exchanges have in common: how a step ends, and how it is observed.
 
-An *exchange* is what gradients pass through: `ready(i)` for each gradient in order of generation,
-then `finish()`, which returns a `StepResult`. A step is accepted if all sums are finite on every
-rank, with CSC also the gradients that are not sent. A step that is not accepted changes no weight,
+An *exchange* is what gradients pass through (`interfaces.py`). A step is accepted if all sums are
+finite on every rank, with CSC also the gradients that are not sent. Else it changes no weight,
 residual, velocity or running statistics: only the loss scale, counts and dropout's generator.
 """
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
+
+from refgf.device import Allreduce
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class StepResult:
 class Unobserved:
     """The observer that records nothing; `refgf.machine.timeline.Timeline` is one that does."""
 
-    def span(self, lane: str, name: str) -> contextlib.AbstractContextManager:
+    def span(self, lane: str, name: str) -> contextlib.AbstractContextManager[None]:
         """with observe.span("compute", "FORWARD"): ..."""
         return contextlib.nullcontext()
 
-    def watched(self, allreduce: Callable, itemsize: int | None = None) -> Callable:
+    def watched(self, allreduce: Allreduce, itemsize: int | None = None) -> Allreduce:
         """The same Allreduce, each call recorded. itemsize: bytes of one number on the wire."""
         return allreduce
 
@@ -42,13 +42,12 @@ UNOBSERVED = Unobserved()
 
 
 class Closed:
-    """Takes the place of what `close` has freed. The last step's numbers stay readable."""
+    """Takes the place of what `close` has freed."""
 
-    def __init__(self, owner: str, exchange: Any) -> None:
-        self.owner, self.calls = owner, exchange.calls
-        self.communication_s = exchange.communication_s
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
 
-    def _refuse(self, *_: Any):
+    def _refuse(self, *_: Any) -> NoReturn:
         raise ValueError(
             f"{self.owner}: got a call after close; wanted it before; next: make a new one, or "
             "indent the call into the `with` block"

@@ -65,7 +65,7 @@ class Convolution(Layer):
         output_shape = *(filters.positions(side) for side in (height, width)), outputs
         product = 2 * kernel * kernel * channels * math.prod(output_shape)
         operations = product, (1 + input_gradient) * product
-        tensors = [("bias", (outputs,), False)] * bias
+        tensors: list[tuple[str, Shape, bool]] = [("bias", (outputs,), False)] * bias
         tensors += [("weight", (kernel, kernel, channels, outputs), True)]
         super().__init__(name, shape, output_shape, workspace, operations, tensors)
         self.groups = cut(slice(0, kernel), stride)
@@ -79,7 +79,7 @@ class Convolution(Layer):
         self.x, bias = x, [0, *self.parameters][-2]
         y = self.memory("y", (len(x), *self.output_shape))
 
-        def work(worker, block):
+        def work(worker: int, block: slice) -> None:
             total = self.products(x[block], worker)
             self.xp.add(total.swapaxes(0, 1), bias, out=y[block])  # -> (n, OH, OW, O)
 
@@ -101,7 +101,7 @@ class Convolution(Layer):
     def backward(self, dy: Array, ready: Ready) -> Array | None:
         *bias_gradient, weight_gradient = self.gradients
 
-        def bias_sum(worker, block, out):
+        def bias_sum(worker: int, block: slice, out: Array) -> None:
             self.xp.sum(matrix(dy[block]), axis=0, out=out)
 
         for gradient in bias_gradient:
@@ -112,7 +112,7 @@ class Convolution(Layer):
         return self.backward_input(dy) if self.input_gradient else None
 
     def backward_weight(self, dy: Array, weight_gradient: Array) -> None:
-        def products(worker, block, out):
+        def products(worker: int, block: slice, out: Array) -> None:
             strips = self.strips(self.x[block], worker)
             dy_rows = self.dy_rows(dy[block], worker)
             for group in self.groups:
@@ -127,7 +127,7 @@ class Convolution(Layer):
         weight = weight.reshape(len(weight), self.kernel, -1)  # (O, K*K*C) -> (O, K, K*C)
         dx = self.workspace.gradient((len(dy), *self.input_shape))
 
-        def work(worker, block):
+        def work(worker: int, block: slice) -> None:
             dy_rows = self.dy_rows(dy[block], worker)
             strips = self.rows_first("strips", self.strips_shape, len(dy[block]), worker)
             strips[0 if self.kernel < self.stride else self.output_shape[0] :] = 0
@@ -142,7 +142,7 @@ class Convolution(Layer):
         self.workspace.each_block(work, len(dy), self.bytes_per_image)
         return dx
 
-    def rows_first(self, name: str, shape: tuple, n: int, worker: int) -> Array:
+    def rows_first(self, name: str, shape: Shape, n: int, worker: int) -> Array:
         """Scratch memory for n images of this shape, with the row in front: (rows, n, ...)"""
         return self.workspace.scratch(name, (shape[0], n, *shape[1:]), worker)
 

@@ -1,26 +1,28 @@
 """The layer interface, and the plain layers: fully connected, ReLU, dropout.
 
-    y  = forward(x, training)    x: (N, *input_shape) -> y: (N, *output_shape)
-    dx = backward(dy, ready)     dy: gradient for y; ready(k) once tensor k's gradient is final
-
-forward stores what backward needs. N = 0 is allowed. A layer overwrites in its next call the arrays
-that it returned. After ready(k) it neither reads nor writes gradient k: the exchange may sum it.
+N = 0 is allowed. A layer overwrites in its next call the arrays that it returned. After ready(k) it
+neither reads nor writes gradient k: the exchange may sum it.
 """
 
+import abc
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from refgf import ops
-from refgf.device import resized
+from refgf.device import Memory, resized
 from refgf.nn.workspace import Array, Shape, Workspace, cut
 
 UNPACKED_OPERATIONS = 600_000  # multiply-adds of a product that OpenBLAS computes without packing
 
+Arrays = Sequence[Array]
 Ready = Callable[[int], None]
+Observe = Callable[[str, str], None]
+Rng = Callable[[], np.random.Generator]
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class TensorSpec:
         return math.prod(self.shape)
 
 
-class Layer:
+class Layer(abc.ABC):
     """A name, the shapes of one image, and tensors in the order in which backward finishes them.
 
     operations: (forward, backward) floating-point operations for one image. A multiply-add counts
@@ -51,16 +53,23 @@ class Layer:
         output_shape: Shape,
         workspace: Workspace,
         operations: tuple[int, int],
-        tensors: Sequence[tuple] = (),
+        tensors: Sequence[tuple[str, Shape, bool]] = (),
     ):
         self.name, self.operations = name, operations
         self.input_shape, self.output_shape = tuple(input_shape), tuple(output_shape)
         self.workspace, self.xp = workspace, workspace.xp
-        self.tensors = tuple(TensorSpec(f"{name}.{tensor}", *rest) for tensor, *rest in tensors)
-        self.parameters, self.gradients = [], []
-        self._memory = {}
+        self.tensors = [TensorSpec(f"{name}.{of}", shape, decay) for of, shape, decay in tensors]
+        self.parameters, self.gradients, self._memory = list[Array](), list[Array](), Memory()
 
-    def bind(self, parameters: Sequence[Array], gradients: Sequence[Array]) -> None:
+    @abc.abstractmethod
+    def forward(self, x: Array, training: bool) -> Array:
+        """x (N, *input_shape) -> y (N, *output_shape). Stores what backward needs."""
+
+    @abc.abstractmethod
+    def backward(self, dy: Array, ready: Ready) -> Any:
+        """Gradient for y -> gradient for x; ready(k) once tensor k's gradient is final."""
+
+    def bind(self, parameters: Arrays, gradients: Arrays) -> None:
         """Use these arrays, one per tensor; backward writes the gradients."""
         self.parameters, self.gradients = list(parameters), list(gradients)
 
@@ -72,12 +81,12 @@ class Layer:
         """(forward, backward) floating-point operations for this many images."""
         return self.operations[0] * images, self.operations[1] * images
 
-    def memory(self, name: str, shape: tuple, dtype: DTypeLike = None) -> Array:
+    def memory(self, name: str, shape: Shape, dtype: Any = None) -> Array:
         """Memory of this layer alone, valid until it asks for the same name again."""
         return resized(self._memory, name, shape, dtype or self.workspace.dtype, self.xp)
 
 
-def bind_layers(layers: Sequence[Layer], parameters: Sequence, gradients: Sequence) -> None:
+def bind_layers(layers: Sequence[Layer], parameters: Arrays, gradients: Arrays) -> None:
     """Bind layers to consecutive arrays in order of generation: the last layer's come first."""
     start = 0
     for layer in reversed(layers):
@@ -87,12 +96,12 @@ def bind_layers(layers: Sequence[Layer], parameters: Sequence, gradients: Sequen
 
 
 def backward_layers(
-    layers: Sequence[Layer], dy: Array, ready: Ready, observe: Callable | None = None
+    layers: Sequence[Layer], dy: Array, ready: Ready, observe: Observe | None = None
 ) -> Array | None:
     """Backward through layers, last first; ready numbers their tensors in that order. -> dx"""
     start = 0
     for layer in reversed(layers):
-        dy = layer.backward(dy, lambda k, start=start: ready(start + k))
+        dy = layer.backward(dy, functools.partial(lambda first, k: ready(first + k), start))
         start += len(layer.tensors)
         if observe:
             observe(layer.name, "backward")
@@ -113,7 +122,7 @@ class FullyConnected(Layer):
         self.x = x = x.reshape(len(x), self.inputs)  # (N, H, W, C) -> (N, inputs)
         y = self.memory("y", (len(x), self.outputs))
 
-        def work(worker, columns):
+        def work(worker: int, columns: slice) -> None:
             self.xp.matmul(x, weight[:, columns], out=y[:, columns])
             y[:, columns] += bias[columns]
 
@@ -126,7 +135,7 @@ class FullyConnected(Layer):
         self.xp.sum(dy, axis=0, out=bias_gradient)
         ready(0)
 
-        def weight_rows(worker, span):
+        def weight_rows(worker: int, span: slice) -> None:
             for rows in self.rows(span, len(dy)):
                 self.xp.matmul(x[:, rows].T, dy, out=weight_gradient[rows])
 
@@ -134,7 +143,7 @@ class FullyConnected(Layer):
         ready(1)
         dx = self.workspace.gradient(x.shape)
 
-        def input_columns(worker, span):
+        def input_columns(worker: int, span: slice) -> None:
             for columns in self.workspace.cache_blocks(span, dy.shape[1] * dy.itemsize):
                 dx[:, columns] = (weight[columns] @ dy.T).T  # faster with the large matrix first
 
@@ -163,7 +172,7 @@ class ReLU(Layer):
         return x
 
     def backward(self, dy: Array, ready: Ready) -> Array:
-        def work(worker, block):
+        def work(worker: int, block: slice) -> None:
             positive = self.workspace.scratch("mask", dy[block].shape, worker, bool)
             ops.relu_gradient(dy[block], self.y[block], positive)
 
@@ -180,7 +189,7 @@ class Dropout(Layer):
     """
 
     def __init__(
-        self, name: str, input_shape: Shape, probability: float, workspace: Workspace, rng: Callable
+        self, name: str, input_shape: Shape, probability: float, workspace: Workspace, rng: Rng
     ):
         if not 0 <= probability < 1:
             got = f"got probability {probability}; wanted 0 <= probability < 1"
@@ -194,11 +203,11 @@ class Dropout(Layer):
             return x
         draws = self.rng().random(x.shape, dtype=np.float32)
         self.mask = self.xp.asarray(draws >= self.probability)
-        return self.scaled(x, self.memory("y", x.shape))
+        return self.scaled(x, self.mask, self.memory("y", x.shape))
 
     def backward(self, dy: Array, ready: Ready) -> Array:
-        return dy if self.mask is None else self.scaled(dy, dy)
+        return dy if self.mask is None else self.scaled(dy, self.mask, dy)
 
-    def scaled(self, x: Array, out: Array) -> Array:
-        ops.dropout(x, self.mask, 1 / (1 - self.probability), out)
+    def scaled(self, x: Array, mask: Array, out: Array) -> Array:
+        ops.dropout(x, mask, 1 / (1 - self.probability), out)
         return out

@@ -36,7 +36,7 @@ class LocalResponseNorm(Layer):
         self.x = x
         self.base, y = self.memory("base", x.shape), self.memory("y", x.shape)
 
-        def work(worker, block):
+        def work(worker: int, block: slice) -> None:
             squares = self.workspace.scratch("terms", x[block].shape, worker)
             self.xp.multiply(x[block], x[block], out=squares)
             base = self.neighbours(squares, self.base[block])
@@ -51,7 +51,7 @@ class LocalResponseNorm(Layer):
     def backward(self, dy: Array, ready: Ready) -> Array:
         """dx_i = dy_i base_i^-b - 2 alpha b x_i sum over neighbours j of dy_j x_j base_j^(-b-1)"""
 
-        def work(worker, block):
+        def work(worker: int, block: slice) -> None:
             x, base, dy_block = self.x[block], self.base[block], dy[block]
             terms = self.workspace.scratch("terms", x.shape, worker)
             self.xp.power(base, -self.beta, out=terms)

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from refgf.nn.layers import Layer, Ready, TensorSpec, backward_layers, bind_layers
+from refgf.nn.layers import Layer, Observe, Ready, TensorSpec, backward_layers, bind_layers
 from refgf.nn.loss import softmax_cross_entropy
 from refgf.nn.normalization import BatchNorm
-from refgf.nn.workspace import Array, Workspace
+from refgf.nn.workspace import Array, Shape, Workspace
 
-Observe = Callable[[str, str], None]
+NO_LOSS: Array = np.empty(())
 UNBOUND = "got no parameters; wanted arrays; next: bind(parameters, gradients)"
 
 
@@ -27,7 +27,7 @@ class Network:
     """
 
     def __init__(
-        self, num_classes: int, image_shape: tuple, width: float, workspace: Workspace | None = None
+        self, num_classes: int, image_shape: Shape, width: float, workspace: Workspace | None = None
     ):
         got = f"got {num_classes} classes, images {image_shape}, width {width}"
         positive = min(num_classes, *image_shape) > 0 and width > 0
@@ -36,7 +36,7 @@ class Network:
         self.workspace = workspace or Workspace()
         self.dtype, self.xp = self.workspace.dtype, self.workspace.xp
         self.layers: list[Layer] = []  # in order of forward
-        self.logits_gradient, self.bound = None, False
+        self.logits_gradient, self.bound = NO_LOSS, False
         self.dropout_rng = np.random.default_rng(0)  # set one per rank: see Dropout
 
     def add(self, kind: Callable[..., Layer], name: str, *arguments: Any, **options: Any) -> None:
@@ -122,9 +122,9 @@ class Network:
 
         Zero images give zero gradients, all announced. observe(layer name, "backward").
         """
-        gradient, self.logits_gradient = self.logits_gradient, None
+        gradient, self.logits_gradient = self.logits_gradient, NO_LOSS
         message = "got no loss; wanted one; next: loss before backward"
-        self.require(gradient is not None, ".backward", message)
+        self.require(gradient is not NO_LOSS, ".backward", message)
         backward_layers(self.layers, gradient.astype(self.dtype, copy=False), on_ready, observe)
 
     def accept(self) -> None:
@@ -134,7 +134,7 @@ class Network:
 
     def predict(self, images: Array) -> Array:
         """Logits (N, num_classes) with running statistics, no dropout. Drops a pending backward."""
-        self.logits_gradient = None
+        self.logits_gradient = NO_LOSS
         return self.forward(images, False).copy()
 
     def require(self, ok: bool, operation: str, message: str) -> None:

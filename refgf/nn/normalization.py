@@ -37,7 +37,7 @@ class BatchNorm(Layer):
         self.sum_type = np.promote_types(workspace.dtype, np.float32)  # sums exceed float16
         self.running_mean = self.xp.zeros(channels, self.sum_type)
         self.running_variance = self.xp.ones(channels, self.sum_type)
-        self.batch = None  # (mean, variance) of the last training batch, until accepted
+        self.batch: tuple[Array, Array] | None = None  # mean, variance of a batch until accepted
         self.bytes_per_image = 3 * elements * workspace.dtype.itemsize
 
     def forward(self, x: Array, training: bool) -> Array:
@@ -52,7 +52,7 @@ class BatchNorm(Layer):
         beta, gamma = self.parameters
         beta, scale = self.repeat(beta), self.repeat(gamma * self.inverse)
 
-        def work(worker, block):
+        def work(worker: int, block: slice) -> None:
             ops.normalize(x[block], self.mean, scale, beta, y[block])
 
         self.workspace.each_block(work, len(x), self.bytes_per_image)
@@ -63,7 +63,7 @@ class BatchNorm(Layer):
         n = self.pixels(x)
         mean, square = self.xp.empty((2, self.input_shape[2]), np.float64)
 
-        def square_sum(worker, block, out):
+        def square_sum(worker: int, block: slice, out: Array) -> None:
             centred = self.centred(x[block], rounded, worker)
             out[...] = self.product_sum(centred, centred)
 
@@ -81,11 +81,11 @@ class BatchNorm(Layer):
         """
         (beta_gradient, gamma_gradient), dy = self.gradients, self.rows(dy)
 
-        def gamma_sum(worker, block, out):
+        def gamma_sum(worker: int, block: slice, out: Array) -> None:
             out[...] = self.product_sum(self.centred(self.x[block], self.mean, worker), dy[block])
             out *= self.inverse
 
-        def work(worker, block):
+        def work(worker: int, block: slice) -> None:
             x, scratch = self.x[block], self.workspace.scratch("centred", dy[block].shape, worker)
             ops.normalize_gradient(x, self.mean, scale, slope, offset, dy[block], scratch)
 
@@ -127,7 +127,7 @@ class BatchNorm(Layer):
     def pixel_sum(self, x: Array, out: Array) -> None:
         """out <- sum per channel. (N, H, W*C) -> (C,)"""
 
-        def block_sum(worker, block, out):
+        def block_sum(worker: int, block: slice, out: Array) -> None:
             sums = x[block].sum(axis=(0, 1), dtype=self.sum_type)  # (n, H, W*C) -> (W*C,)
             out[...] = sums.reshape(self.width, -1).sum(axis=0)  # -> (C,)
 

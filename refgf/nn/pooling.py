@@ -34,7 +34,7 @@ class MaxPool(Layer):
         y = self.memory("y", (len(x), *self.output_shape))
         self.winner = self.memory("winner", y.shape, np.uint8)  # the maximum's number in its window
 
-        def work(worker, block):
+        def work(worker: int, block: slice) -> None:
             ops.largest_in_windows(x[block], y[block], self.winner[block], self.kernel, self.stride)
 
         self.workspace.each_block(work, len(x), self.bytes_per_image)
@@ -43,7 +43,7 @@ class MaxPool(Layer):
     def backward(self, dy: Array, ready: Ready) -> Array:
         dx = self.workspace.gradient((len(dy), *self.input_shape))
 
-        def work(worker, block):
+        def work(worker: int, block: slice) -> None:
             ops.to_winners(dy[block], self.winner[block], dx[block], self.kernel, self.stride)
 
         self.workspace.each_block(work, len(dy), self.bytes_per_image)

@@ -8,14 +8,17 @@ as much in page faults as filling it.
 
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from refgf.device import Array, resized
+from refgf.device import Array, Memory, resized
 
 __all__ = ["Array", "Shape", "Workspace", "cut"]
 Shape = tuple[int, ...]
+Work = Callable[[int, slice], None]
+Term = Callable[[int, slice, Array], None]
 CACHE_BYTES = 5 << 20  # scratch of one block; above a core's own L2, below its share of L3
 
 
@@ -42,18 +45,18 @@ class Workspace:
             got = f"Workspace: got images_per_block={images_per_block}"
             raise ValueError(f"{got}; wanted at least 1; next: None, by cache size")
         self.xp, self.dtype, self.images_per_block = xp, np.dtype(dtype), images_per_block
-        self._buffers, self._turn = {}, 0
+        self._buffers, self._turn = Memory(), 0
 
-    def scratch(self, name: str, shape: tuple, worker: int = 0, dtype: DTypeLike = None) -> Array:
+    def scratch(self, name: str, shape: Shape, worker: int = 0, dtype: Any = None) -> Array:
         """Memory for a temporary: a buffer per (name, worker), which the next call overwrites."""
         return resized(self._buffers, (name, worker), shape, dtype or self.dtype, self.xp)
 
-    def gradient(self, shape: tuple) -> Array:
+    def gradient(self, shape: Shape) -> Array:
         """Memory for a layer's input gradient. Two buffers alternate: the last one stays valid."""
         self._turn = 1 - self._turn
         return self.scratch(f"gradient {self._turn}", shape)
 
-    def share(self, work: Callable, n: int) -> None:
+    def share(self, work: Work, n: int) -> None:
         """Call work(worker, span) with non-empty slices `span` that cover range(n)."""
         if n:
             work(0, slice(0, n))
@@ -69,22 +72,22 @@ class Workspace:
         longest = CACHE_BYTES // nbytes if self.xp is np else span.stop - span.start
         return cut(span, max(1, longest))
 
-    def each_block(self, work: Callable, n: int, bytes_per_image: int) -> None:
+    def each_block(self, work: Work, n: int, bytes_per_image: int) -> None:
         """Call work(worker, block) for the blocks of a batch of n images."""
 
-        def work_on(worker, span):
+        def work_on(worker: int, span: slice) -> None:
             for block in self.image_blocks(span, bytes_per_image):
                 work(worker, block)
 
         self.share(work_on, n)
 
-    def sum_over_blocks(self, compute: Callable, n: int, bytes_per_image: int, out: Array) -> None:
+    def sum_over_blocks(self, compute: Term, n: int, bytes_per_image: int, out: Array) -> None:
         """out <- sum over blocks of the terms that compute(worker, block, term) writes."""
         if not n:
             out[...] = 0
         self.sum_of_worker(compute, 0, self.image_blocks(slice(0, n), bytes_per_image), out)
 
-    def sum_of_worker(self, compute: Callable, worker: int, blocks: list, out: Array) -> None:
+    def sum_of_worker(self, compute: Term, worker: int, blocks: list[slice], out: Array) -> None:
         for block in blocks[:1]:
             compute(worker, block, out)
         for block in blocks[1:]:

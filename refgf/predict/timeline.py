@@ -69,7 +69,7 @@ def lazy(gradients: Gradients, threshold_bytes: float) -> list[range]:
         raise ValueError(
             f"lazy: got threshold_bytes {threshold_bytes}; wanted 0 to infinity; next: 65536"
         )
-    groups, start, waiting = [], 0, 0
+    groups, start, waiting = [], 0, 0.0
     for i, (_, nbytes) in enumerate(gradients):
         waiting += nbytes
         if waiting > threshold_bytes:

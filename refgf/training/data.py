@@ -114,7 +114,7 @@ def batches(
 
 def _load_batches(
     dataset: Dataset, order: np.ndarray, batch_size: int, rank: int, size: int, start: int
-):
+) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
     for first in range(start * batch_size, len(order), batch_size):
         chosen = order[first : first + batch_size]
         own = chosen[slices(len(chosen), size)[rank]]

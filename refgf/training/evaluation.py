@@ -1,12 +1,12 @@
 """How many held-out samples a network gets right, counted by all ranks together."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from refgf.comm.arguments import Comm
-from refgf.device import to_host
+from refgf.device import Allreduce, to_host
 from refgf.nn.network import Network
 from refgf.training.data import Dataset
 
@@ -24,7 +24,7 @@ def evaluate(
 
 
 def evaluate_together(
-    network: Network, dataset: Dataset, comm: Comm, allreduce: Callable, batch: int = 64
+    network: Network, dataset: Dataset, comm: Comm, allreduce: Allreduce, batch: int = 64
 ) -> tuple[int, int]:
     """(right answers, samples) of all ranks, with averaged running statistics. Collective."""
     rank, size = comm.Get_rank(), comm.Get_size()
@@ -35,7 +35,7 @@ def evaluate_together(
 
 
 @contextlib.contextmanager
-def averaged_statistics(network: Network, allreduce: Callable, size: int) -> Iterator[None]:
+def averaged_statistics(network: Network, allreduce: Allreduce, size: int) -> Iterator[None]:
     """Within, running mean and variance are averages over all ranks; then each rank's own again."""
     own = [array.copy() for array in network.running]
     for array in network.running:

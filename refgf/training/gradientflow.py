@@ -19,17 +19,19 @@ Source: GradientFlow (Sun et al. 2019). With overlap a thread does what stands b
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from refgf import ops
 from refgf.comm.agreement import agree, function_name
 from refgf.comm.arguments import Comm, Wire, rank_and_size, require_kinds, wire_type
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.ring import ring_allreduce
-from refgf.device import Array
+from refgf.device import Allreduce, Array
 from refgf.exchange.compressor import Compressed, Compressor
 from refgf.exchange.csc import CSC
 from refgf.exchange.dense import DenseExchange, Transport
-from refgf.exchange.lazy import ONE_CALL, Theta
+from refgf.exchange.interfaces import Grouping
+from refgf.exchange.lazy import ONE_CALL, Call
 from refgf.exchange.momentum_correction import BEFORE, CSCSettings
 from refgf.exchange.overlap import AtOnce, CommunicationThread
 from refgf.exchange.result import UNOBSERVED, Closed, StepResult, Unobserved
@@ -48,7 +50,8 @@ class GradientFlow:
     csc        a `CSCSettings`; CSC takes decay from the optimiser, the forms `dgc` momentum too
     observe    an observer, for example a `refgf.machine.timeline.Timeline`
 
-    After a step: `result`, `steps` (accepted or not), `calls`, `communication_s`.
+    After a step: `result`, `steps` (accepted or not), `calls` of allreduce, and `communication_s`,
+    for which the communication thread was busy; CSC: norms too.
     Errors: ValueError on every rank when the ranks' `settings` differ, and after `close`.
     """
 
@@ -57,9 +60,9 @@ class GradientFlow:
         comm: Comm,
         model: Replica,
         *,
-        allreduce: Callable = ring_allreduce,
+        allreduce: Callable[..., Allreduce | Compressor] = ring_allreduce,
         wire: Wire = None,
-        grouping: Theta = ONE_CALL,
+        grouping: Grouping = ONE_CALL,
         csc: CSCSettings | None = None,
         overlap: bool = False,
         observe: Unobserved = UNOBSERVED,
@@ -68,24 +71,26 @@ class GradientFlow:
         sparse = csc or CSCSettings()
         require_kinds("GradientFlow", {Replica: model, Callable: allreduce, CSCSettings: sparse})
         self.result, self.steps, self._optimizer = StepResult(), 0, model.optimizer
+        self.calls, self.communication_s = list[Call](), 0.0
         wire = wire_type(wire, "GradientFlow", rank_and_size(comm, "GradientFlow")[0])
-        self.settings = {"wire": str(wire), "grouping": str(grouping), "csc": csc is not None}
-        self.settings |= {"half_weights": model.working is not None} | model.optimizer.settings
-        self.settings |= sparse.described()
+        self.settings: dict[str, object] = {"wire": str(wire), "grouping": str(grouping)}
+        self.settings |= {"csc": csc is not None, "half_weights": model.working is not None}
+        self.settings |= {**model.optimizer.settings, **sparse.described()}
         # one communicator for the gradients, which a thread has to itself, one for the rest
         self._comms = [ops.background(c) if overlap else c for c in (comm.Dup(), comm.Dup())]
         settings = f"{function_name(allreduce)} {self.settings} {vars(model.loss_scale)}"
         agree(self._comms[1], "settings of GradientFlow", settings)
         agree(self._comms[1], "gradient pool", model.layout())
         self._sum_small = direct_allreduce(self._comms[1])
-        names = ("communication", "checks")
-        self._workers = [CommunicationThread(n) if overlap else AtOnce() for n in names]
+        worker = CommunicationThread("communication") if overlap else AtOnce()
+        checker = CommunicationThread("checks") if overlap else AtOnce()
+        self._workers = worker, checker
         sums, self.compressed = allreduce(self._comms[0], wire=wire), None
         if isinstance(sums, Compressor):
             self.settings["compressor"] = type(sums).__name__
             sums = self.compressed = Compressed(sums, model.gradients.flat, model.loss_scale)
         sums = observe.watched(sums, itemsize=wire.itemsize if wire else None)
-        transport = Transport(sums, grouping, wire, *self._workers, observe)
+        transport = Transport(sums, grouping, wire, worker, checker, observe)
         self.csc = self._csc(csc, transport) if csc else None
         self._exchange = self.csc or DenseExchange(model.gradients, transport, model.loss_scale)
 
@@ -99,16 +104,6 @@ class GradientFlow:
         residual = settings.residual(*pools, settings, momentum, decay, self.comm.Get_size())
         return CSC(settings, residual, transport, self._sum_small, model.loss_scale)
 
-    @property
-    def calls(self) -> list:
-        """The allreduce calls of the last step."""
-        return self._exchange.calls
-
-    @property
-    def communication_s(self) -> float:
-        """Seconds for which the communication thread was busy in the last step; CSC: norms too."""
-        return self._exchange.communication_s
-
     def ready(self, index: int) -> None:
         """Gradient number `index` is final."""
         self._exchange.ready(index)
@@ -116,6 +111,7 @@ class GradientFlow:
     def finish(self) -> StepResult:
         """All gradients are announced. Returns when their sums are in the pool."""
         self.result, self.steps = self._exchange.finish(), self.steps + 1
+        self.calls, self.communication_s = self._exchange.calls, self._exchange.communication_s
         if self.compressed:
             self.compressed.end(self.result.accepted)
         return self.result
@@ -139,7 +135,8 @@ class GradientFlow:
             worker.close()
         for comm in self._comms:
             comm.Free()
-        self._exchange = self._comms = self._sum_small = Closed("GradientFlow", self._exchange)
+        closed: Any = Closed("GradientFlow")
+        self._exchange = self._comms = self._sum_small = closed
 
     def __enter__(self) -> "GradientFlow":
         return self

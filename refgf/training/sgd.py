@@ -5,23 +5,19 @@ The convention is PyTorch's (torch.optim.SGD, dampening 0): the rate stays outsi
     v <- m v + (g + decay w)          w <- w - rate v
 
 so a changed rate needs no correction of v (Goyal et al. 2017, section 3, remark 2).
-
-An *optimiser* updates the flat parameters from the flat gradients:
-
-    step(gradients, rate, sent, waited)    one update; the last two as in `StepResult`
-    split(before)                          (another one to use with CSC; CSC's momentum, decay)
-    settings, state                        what ranks agree on; arrays for a checkpoint
 """
 
 import copy
 import functools
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
 from refgf import ops
 from refgf.comm.arguments import require_number
 from refgf.device import Array, array_module, is_device
-from refgf.nn.workspace import Workspace, cut
+from refgf.exchange.interfaces import Optimizer, Parts, Waits
+from refgf.nn.workspace import Shape, Workspace, cut
 
 BLOCK_ELEMENTS = 524_288  # workers share the update in such blocks; a GPU does all at once
 
@@ -29,19 +25,17 @@ BLOCK_ELEMENTS = 524_288  # workers share the update in such blocks; a GPU does 
 class PlainSGD:
     """w <- w - rate g: the optimiser where momentum and decay happen before the exchange."""
 
-    settings, state = {"momentum": 0.0, "weight_decay": 0.0}, {}
+    settings, state = {"momentum": 0.0, "weight_decay": 0.0}, dict[str, Array]()
 
     def __init__(self, parameters: Array) -> None:
         self.parameters = parameters
 
-    def step(
-        self, gradients: Array, rate: float, sent: list | None = None, waited: list | None = None
-    ) -> None:
+    def step(self, gradients: Array, rate: float, sent: Parts = None, waited: Waits = None) -> None:
         """One update, of the slices `sent` only (None: of all). waited: not needed."""
         for part in joined(sent, self.parameters.size):
             ops.plain_sgd(self.parameters[part], gradients[part], float(rate))
 
-    def split(self, before: bool) -> tuple:
+    def split(self, before: bool) -> NoReturn:
         got = "CSC: got a model whose momentum another CSC has taken over"
         raise ValueError(f"{got}; wanted a fresh one; next: make another replica")
 
@@ -64,7 +58,7 @@ class MomentumSGD:
 
     def __init__(
         self,
-        specs: Sequence,
+        specs: Sequence[Any],
         parameters: Array,
         momentum: float = 0.9,
         weight_decay: float = 0.0,
@@ -86,10 +80,10 @@ class MomentumSGD:
         return array_module(self.parameters).zeros_like(self.parameters)
 
     @property
-    def state(self) -> dict:
+    def state(self) -> dict[str, Array]:
         return {"velocity": self.velocity}
 
-    def split(self, before: bool) -> tuple:
+    def split(self, before: bool) -> tuple[Optimizer, float, float]:
         """CSC applies decay and, if `before`, momentum: (the optimiser then, momentum, decay)."""
         momentum, decay = self.momentum, self.weight_decay
         if before:
@@ -98,9 +92,7 @@ class MomentumSGD:
         rest.velocity, rest.weight_decay = self.velocity, 0.0
         return rest, momentum, decay
 
-    def step(
-        self, gradients: Array, rate: float, sent: list | None = None, waited: list | None = None
-    ) -> None:
+    def step(self, gradients: Array, rate: float, sent: Parts = None, waited: Waits = None) -> None:
         """One update with gradients (n,) and a learning rate.
 
         sent (ascending, disjoint slices) restricts it; elsewhere w, v and g are not touched.
@@ -128,7 +120,7 @@ class MomentumSGD:
 
 def joined(parts: Iterable[slice] | None, n: int) -> list[slice]:
     """Ascending, disjoint slices of n elements, neighbours joined; None: all. Else ValueError."""
-    runs, end = [], 0
+    runs, end = list[slice](), 0
     for part in [slice(0, n)] if parts is None else parts:
         bounded = None not in (part.start, part.stop) and part.step in (None, 1)
         if not (bounded and end <= part.start <= part.stop <= n):
@@ -142,9 +134,9 @@ def joined(parts: Iterable[slice] | None, n: int) -> list[slice]:
     return runs
 
 
-def _runs(specs: Sequence, weight_decay: float) -> list[tuple[slice, float]]:
+def _runs(specs: Sequence[Any], weight_decay: float) -> list[tuple[slice, float]]:
     """The pool as (slice, decay), neighbours with the same decay joined."""
-    runs, start = [], 0
+    runs, start = list[tuple[slice, float]](), 0
     for spec in specs:
         stop, decay = start + math.prod(spec.shape), weight_decay if spec.decay else 0.0
         if runs and runs[-1][1] == decay:
@@ -154,7 +146,7 @@ def _runs(specs: Sequence, weight_decay: float) -> list[tuple[slice, float]]:
     return runs
 
 
-def _require(x: Array, shape: tuple, dtypes: tuple, what: str) -> None:
+def _require(x: Array, shape: Shape, dtypes: Sequence[str], what: str) -> None:
     if x.shape != shape or x.dtype.name not in dtypes or not x.flags.c_contiguous:
         got, kinds = f"MomentumSGD: got {what} {x.shape} {x.dtype}", " or ".join(dtypes)
         wanted = f"wanted contiguous {shape}, as in specs, {kinds}"

@@ -17,6 +17,7 @@ import numpy as np
 from refgf.comm.agreement import agree
 from refgf.comm.arguments import Comm, require_number
 from refgf.device import Array, to_host
+from refgf.exchange.interfaces import Exchange, Optimizer, Zeros
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale, WorkingCopy
 from refgf.exchange.result import UNOBSERVED, StepResult, Unobserved
@@ -35,7 +36,7 @@ class Replica:
     network: Network
     parameters: Pool
     gradients: Pool
-    optimizer: object
+    optimizer: Optimizer
     loss_scale: LossScale = field(default_factory=LossScale)
     working: WorkingCopy | None = None
     half_gradients: Pool | None = None
@@ -43,11 +44,11 @@ class Replica:
 
     def announcing(self, ready: Callable[[int], None]) -> Callable[[int], None]:
         """What backward calls for each gradient: the pool holds it when `ready` is called."""
-        if self.half_gradients is None:
+        if (half_gradients := self.half_gradients) is None:
             return ready
 
         def upcast(index: int) -> None:
-            self.gradients.views[index][...] = self.half_gradients.views[index]
+            self.gradients.views[index][...] = half_gradients.views[index]
             ready(index)
 
         return upcast
@@ -65,12 +66,12 @@ class Replica:
 
 def replica(
     network: Network,
-    optimizer: Callable = MomentumSGD,
+    optimizer: Callable[..., Optimizer] = MomentumSGD,
     *,
     seed: int = 0,
     half_weights: bool = False,
     loss_scale: LossScale | None = None,
-    zeros: Callable | None = None,
+    zeros: Zeros | None = None,
 ) -> Replica:
     """Put the network's tensors into pools and initialise them: the same on every rank for a seed.
 
@@ -105,7 +106,7 @@ def replica(
 
 def train_step(
     model: Replica,
-    exchange: object,
+    exchange: Exchange,
     images: Array,
     labels: Array,
     global_batch: int,
@@ -135,7 +136,7 @@ def train_step(
 
 def parameter_hash(parameters: Array) -> str:
     """SHA-256 of the bits of a flat array."""
-    return hashlib.sha256(np.ascontiguousarray(to_host(parameters))).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(to_host(parameters)).data).hexdigest()
 
 
 def require_same_parameters(comm: Comm, parameters: Array, seen: int = 0) -> str:

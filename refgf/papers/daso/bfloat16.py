@@ -24,9 +24,9 @@ from refgf.arguments import checked
 from refgf.comm import ring
 from refgf.comm.arguments import Comm, require_flat
 from refgf.comm.compose import on_ranks
-from refgf.comm.schedule import Allreduce, execute
+from refgf.comm.schedule import execute
 from refgf.comm.slices import chunks
-from refgf.device import Array, array_module, is_device, synchronize
+from refgf.device import Allreduce, Array, array_module, is_device, synchronize
 
 BLOCK_ELEMENTS = 65_536  # a block and its bits stay in the cache
 
