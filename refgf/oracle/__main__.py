@@ -46,7 +46,7 @@ ORDERS = ("ring", "direct", "doubling", "halving-far", "tree")
 def export(options: Options) -> int:
     """Write the golden cases, or other cases of one allreduce."""
     from refgf.oracle.seeded.generate import golden_cases
-    from refgf.oracle.seeded.generate.sums import seeded_case
+    from refgf.oracle.spec.plain_sums import seeded_case
 
     if options.ranks is None:
         Path(options.folder).mkdir(parents=True, exist_ok=True)  # before 15 s of work

@@ -7,7 +7,9 @@ module: `from refgf.oracle.definitions import ring_allreduce`. They stand in spe
 
     numbers.py      P1-P3    rounding to the wire type
     scaling.py      P4-P8    loss scaling, master weights
-    ring.py         R, D     allreduce by a ring, and in rank order
+    ring.py         R1-R4    allreduce by a ring
+    ring_steps.py   R5, R6   its steps and messages
+    direct.py       D        allreduce in rank order
     sums.py         S        the exact sum, and a bound for any order of summation
     lazy/           L        lazy allreduce, merged gradients
     momentum.py     M1-M5    momentum SGD, LARS
@@ -109,6 +111,12 @@ from refgf.oracle.spec.daso_heat import (
     heat_step,
     heat_traffic,
 )
+from refgf.oracle.spec.direct import (
+    direct_allreduce,
+    direct_fold,
+    direct_in_calls,
+    direct_traffic,
+)
 from refgf.oracle.spec.hierarchy import (
     add_partner,
     doubling_allreduce,
@@ -171,18 +179,8 @@ from refgf.oracle.spec.resnet50 import (
     residual_layers,
     resnet50_step,
 )
-from refgf.oracle.spec.ring import (
-    agree,
-    direct_allreduce,
-    direct_fold,
-    direct_in_calls,
-    direct_traffic,
-    ring_allreduce,
-    ring_states,
-    ring_traffic,
-    rounded_fold,
-    slice_bounds,
-)
+from refgf.oracle.spec.ring import agree, ring_allreduce, rounded_fold, slice_bounds
+from refgf.oracle.spec.ring_steps import ring_states, ring_traffic
 from refgf.oracle.spec.rounding import alexnet_rounding, gamma, momentum_rounding
 from refgf.oracle.spec.scaling import (
     all_finite,

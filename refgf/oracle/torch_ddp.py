@@ -43,7 +43,7 @@ from refgf.oracle.spec.csc.residual import (
     residual_dropped,
     residual_not_added,
 )
-from refgf.oracle.spec.sums import HALF_SMALLEST, UNIT_ROUNDOFF
+from refgf.oracle.spec.floats import HALF_SMALLEST, UNIT_ROUNDOFF
 from refgf.oracle.spec.variants import variant
 
 EXPLAINED = 4096  # elements of a bucket that are compared with the known orders

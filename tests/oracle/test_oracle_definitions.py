@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from refgf.oracle import definitions as d
-from refgf.oracle.spec.sums import UNIT_ROUNDOFF
+from refgf.oracle.spec.floats import UNIT_ROUNDOFF
 
 F32 = np.float32
 BIG = float(2**24)

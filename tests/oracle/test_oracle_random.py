@@ -13,7 +13,7 @@ from refgf.oracle.judge.explain import explain
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.trace import check_trace
 from refgf.oracle.seeded.generate.families import FAMILIES, inputs, make
-from refgf.oracle.seeded.generate.sums import seeded_case
+from refgf.oracle.spec.plain_sums import seeded_case
 from refgf.papers.jia import doubling
 from tests.support import own
 from tests.support.own import traced

@@ -24,7 +24,7 @@ from refgf.nn.layers import FullyConnected
 from refgf.nn.pooling import MaxPool
 from refgf.nn.workspace import Workspace
 from refgf.oracle.spec.rounding import alexnet_rounding, momentum_rounding
-from refgf.oracle.spec.sums import UNIT_ROUNDOFF
+from refgf.oracle.spec.floats import UNIT_ROUNDOFF
 from refgf.training.sgd import MomentumSGD
 from refgf.training.step import parameter_hash, replica, train_step
 

@@ -20,13 +20,13 @@ from refgf.oracle.judge.comparison import (
     judge_bits,
     outside,
 )
-from refgf.oracle.judge.functions import PLAIN_SUMS
 from refgf.oracle.judge.groups import judge_groups
 from refgf.oracle.judge.orders import NAMED
 from refgf.oracle.judge.variants import variant_of
 from refgf.oracle.spec.calls import Outputs
 from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.csc.step import csc_percents, csc_settings, run_csc
+from refgf.oracle.spec.plain_sums import PLAIN_SUMS
 
 PROFILES = ("bits", "sum", "agreement")
 STATES = {"ring": ["R2"], "direct": ["D1"], "tree": ["H1"], "doubling": ["H2"]}  # of named orders

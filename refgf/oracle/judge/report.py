@@ -7,9 +7,9 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
 
-from refgf.oracle.judge.functions import PLAIN_SUMS
 from refgf.oracle.judge.verify import Verdict, by_statement, not_run, outcome
 from refgf.oracle.spec.case import SPEC as SPEC_VERSION
+from refgf.oracle.spec.plain_sums import PLAIN_SUMS
 
 SPEC = Path(__file__).parents[1] / "SPEC.md"
 UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e]")

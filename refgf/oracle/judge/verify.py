@@ -9,7 +9,6 @@ import numpy as np
 
 from refgf.oracle.judge.comparison import Failure
 from refgf.oracle.judge.diagnosis import STEPS, diagnose, mistakes_of, orders_of, other_slices
-from refgf.oracle.judge.functions import PLAIN_SUMS
 from refgf.oracle.judge.implementations import Result
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.trace import TraceEvent, check_trace
@@ -17,6 +16,7 @@ from refgf.oracle.judge.variants import variant_of
 from refgf.oracle.judge.violations import judged_statements, violated
 from refgf.oracle.spec.calls import OVERWRITTEN, Outputs
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.plain_sums import PLAIN_SUMS
 
 
 @dataclass

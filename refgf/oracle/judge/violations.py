@@ -9,9 +9,9 @@ import numpy as np
 
 from refgf.oracle.definitions import agree
 from refgf.oracle.judge.comparison import compare
-from refgf.oracle.judge.functions import PLAIN_SUMS
 from refgf.oracle.spec.calls import Outputs
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.plain_sums import PLAIN_SUMS
 
 NAMED = re.compile(r"\(violates ([A-Z]\d+)\)$")
 ORDERS = ("R2", "R3", "D1", "D2", "H1", "H2")  # the order of summation, and its rounding

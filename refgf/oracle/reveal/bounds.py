@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from refgf.oracle.definitions import exact_sum
-from refgf.oracle.spec.sums import HALF_SMALLEST, LARGEST, UNIT_ROUNDOFF
+from refgf.oracle.spec.floats import HALF_SMALLEST, LARGEST, UNIT_ROUNDOFF
 
 Array = np.ndarray
 

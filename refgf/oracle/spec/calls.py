@@ -11,6 +11,7 @@ Outputs = dict[str, np.ndarray]  # {"out.NAME": array}
 OVERWRITTEN = "rank.overwritten"  # next to the results: whose input is spoilt
 RANK_ELEMENT = {"x": ("rank", "element")}
 Run = Callable[[Any, Case], Outputs]  # (anything with functions of SPEC.md's names, case)
+TRAFFIC = {"traffic": ("rank", "messages, elements")}
 
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
@@ -65,6 +66,17 @@ def allreduce(name: str, *arguments: str) -> Run:
 def vectors(case: Case) -> list[np.ndarray]:
     """in.x as p arrays, copied because a function may add in place."""
     return [x.copy() for x in case["in.x"]]
+
+
+def traffic_of(name: str) -> Run:
+    """(messages, elements) that each of p ranks sends."""
+
+    def run(module: Any, case: Case) -> Outputs:
+        n, p = case.arguments["n"], case.arguments["p"]
+        sent = [getattr(module, name)(n, p, rank) for rank in range(p)]
+        return {"out.traffic": np.array(sent, np.int64)}
+
+    return run
 
 
 def steps_of(gradients: np.ndarray) -> list[list[np.ndarray]]:

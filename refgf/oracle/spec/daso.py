@@ -13,7 +13,8 @@ import numpy as np
 
 from refgf.oracle.spec.csc.importance import chunk_bounds
 from refgf.oracle.spec.momentum import momentum_step
-from refgf.oracle.spec.ring import Arrays, ring_allreduce, ring_traffic
+from refgf.oracle.spec.ring import Arrays, ring_allreduce
+from refgf.oracle.spec.ring_steps import ring_traffic
 
 Phase = tuple[int, int, int]  # B, L, W
 BLOCKING = (0, 0, 0)

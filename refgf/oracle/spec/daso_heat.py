@@ -25,7 +25,8 @@ from refgf.oracle.spec.daso import (
     tree_children,
 )
 from refgf.oracle.spec.numbers import on_wire
-from refgf.oracle.spec.ring import Arrays, ring_traffic
+from refgf.oracle.spec.ring import Arrays
+from refgf.oracle.spec.ring_steps import ring_traffic
 
 
 def heat_receives(b: int, sent: int, batches: int, phase: Phase) -> bool:

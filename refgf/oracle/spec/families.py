@@ -11,12 +11,23 @@ denormal     sums in and around the denormal range, which show flushing to zero.
 import numpy as np
 
 from refgf.oracle.spec.draw import Draw, pick
+from refgf.oracle.spec.floats import DIGITS, LARGEST, SMALLEST
 from refgf.oracle.spec.numbers import on_wire
-from refgf.oracle.spec.sums import LARGEST
 
-DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
-SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
-FAMILIES = ("invariant", "sensitive", "provenance", "special", "denormal")
+FAMILY_SAYS = {
+    "invariant": (
+        "sums are exact in any order: a wrong result is a wrong algorithm, not another order"
+    ),
+    "sensitive": (
+        "large numbers cancel beside small ones: only this order of summation gives these bits"
+    ),
+    "provenance": (
+        "rank r contributes 2^r: the result names the ranks that were lost or counted twice"
+    ),
+    "special": "signed zeros, infinities, NaN and the largest numbers",
+    "denormal": "denormal numbers: flushing them to zero shows",
+}
+FAMILIES = tuple(FAMILY_SAYS)
 
 
 def array_type(dtype: str) -> type:

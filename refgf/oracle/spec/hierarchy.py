@@ -13,7 +13,8 @@ p = 4, nodes [[0, 1], [2, 3]]
 import numpy as np
 
 from refgf.oracle.spec.numbers import on_wire
-from refgf.oracle.spec.ring import Arrays, ring_allreduce, ring_traffic, slice_bounds
+from refgf.oracle.spec.ring import Arrays, ring_allreduce, slice_bounds
+from refgf.oracle.spec.ring_steps import ring_traffic
 
 Nodes = list[list[int]]
 

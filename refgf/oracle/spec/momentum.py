@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from refgf.oracle.spec.calls import same_bits
 from refgf.oracle.spec.case import Case
-from refgf.oracle.spec.ring import same_bits
 from refgf.oracle.spec.statement import FUNCTIONS
 from refgf.oracle.spec.variants import variant
 

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from refgf.oracle.spec.direct import direct_allreduce
 from refgf.oracle.spec.momentum import momentum_step
 from refgf.oracle.spec.numbers import on_wire
-from refgf.oracle.spec.ring import Arrays, direct_allreduce
+from refgf.oracle.spec.ring import Arrays
 
 
 def scaled_allreduce(

@@ -6,7 +6,8 @@ from math import ceil
 import numpy as np
 
 from refgf.oracle.spec.hierarchy import Nodes, node_slices
-from refgf.oracle.spec.ring import Arrays, ring_traffic, slice_bounds
+from refgf.oracle.spec.ring import Arrays, slice_bounds
+from refgf.oracle.spec.ring_steps import ring_traffic
 
 
 def keep_count(n: int, percent: float) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.spec.sums import UNIT_ROUNDOFF
+from refgf.oracle.spec.floats import UNIT_ROUNDOFF
 
 BUFFER_ROUNDINGS = 64
 SHOWN = 4  # names of tensors in a line

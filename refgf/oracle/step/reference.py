@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from refgf.oracle.spec.sums import UNIT_ROUNDOFF
+from refgf.oracle.spec.floats import UNIT_ROUNDOFF
 from refgf.oracle.step.compared import alike, factor
 from refgf.oracle.step.state import array_of, put
 

@@ -135,7 +135,7 @@ def gloo_averages(size: int) -> bool:
 
 def reference(request: dict) -> dict[str, Any]:
     """Exact gradients at the parameters that p ranks had, and their steps replayed on one rank."""
-    from refgf.oracle.spec.sums import UNIT_ROUNDOFF
+    from refgf.oracle.spec.floats import UNIT_ROUNDOFF
     from refgf.oracle.step.normalisation import whole_batch_statistics
     from refgf.oracle.step.reference import counts, distinct, exact_gradients
 

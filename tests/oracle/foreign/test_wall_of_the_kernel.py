@@ -23,7 +23,7 @@ HOSTILE = HERE / "hostile"
 SEED = "918273645"
 GOLDEN = sorted((ROOT / "refgf" / "oracle" / "golden" / "R").glob("*.safetensors"))[0]
 SECRETS = [
-    ROOT / "refgf" / "oracle" / "grade" / "exercises" / "lesson_01.py",
+    ROOT / "refgf" / "oracle" / "spec" / "ring_steps.py",
     ROOT / "lessons" / "teaching" / "answers" / "01.py",
     GOLDEN,
 ]

@@ -12,16 +12,14 @@ from refgf.oracle.judge.functions import (
     daso,
     hierarchy,
     network,
-    sums,
     topk,
     updates,
 )
 from refgf.oracle.judge.functions.before import JudgedFunction
-from refgf.oracle.judge.functions.sums import PLAIN_SUMS
 from refgf.oracle.spec.statement import FUNCTIONS
 
-MODULES = (sums, updates, daso, hierarchy, topk, network, costs)
+MODULES = (updates, daso, hierarchy, topk, network, costs)
 for module in MODULES:
     FUNCTIONS.update(module.FUNCTIONS)
 
-__all__ = ["FUNCTIONS", "PLAIN_SUMS", "JudgedFunction"]
+__all__ = ["FUNCTIONS", "JudgedFunction"]

@@ -10,7 +10,6 @@ from refgf.oracle.seeded.generate import (
     network,
     resnet50,
     roundings,
-    sums,
     topk,
     updates,
 )
@@ -20,6 +19,6 @@ from refgf.oracle.spec.case import Case
 
 def golden_cases() -> list[Case]:
     """All cases of refgf/oracle/golden."""
-    modules = (sums, hierarchy, updates, large_batch, topk, daso)
+    modules = (hierarchy, updates, large_batch, topk, daso)
     modules += (daso_heat, network, resnet50, costs, roundings, edges)
     return [*statement.golden_cases(), *(case for module in modules for case in module.cases())]

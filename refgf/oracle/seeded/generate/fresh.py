@@ -13,13 +13,11 @@ import numpy as np
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import conv, fully_connected
-from refgf.oracle.judge.functions import PLAIN_SUMS
 from refgf.oracle.seeded.generate.families import inputs, random_source
 from refgf.oracle.seeded.generate.fresh_times import TIMES, time_bounds
 from refgf.oracle.seeded.generate.network import U, gamma
 from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.draw import (
-    TYPES,
     Draw,
     Drawn,
     daso,
@@ -34,14 +32,10 @@ from refgf.oracle.spec.draw import (
 )
 from refgf.oracle.spec.families import any_vectors
 from refgf.oracle.spec.merge.times import within
+from refgf.oracle.spec.plain_sums import PLAIN_SUMS
 from refgf.oracle.spec.statement import FUNCTIONS, JudgedFunction, fill
 
 LARGE = 3 << 15  # elements: 384 KiB of float32, and more than 16 bits count
-
-
-def plain_sum(d: Draw) -> Drawn:
-    dtype, wire = TYPES[d.rng.integers(len(TYPES))]
-    return vectors(d, dtype, wire, wire=wire)
 
 
 def vectors(d: Draw, dtype: str, wire_type: str | None, **arguments) -> Drawn:
@@ -58,10 +52,6 @@ def node_sum(d: Draw, equal: bool = False, threshold: bool = False) -> Drawn:
     nodes, wire = some_nodes(d.rng, d.p, equal), pick(d.rng, None, "float16")
     more = {"threshold": max(0, d.n + d.integer(-1, 1))} if threshold else {}
     return vectors(d, "float32", wire, wire=wire, nodes=nodes, **more)
-
-
-def traffic(d: Draw) -> Drawn:
-    return {"n": d.n, "p": d.p}, {}
 
 
 def schedule_traffic(d: Draw) -> Drawn:
@@ -177,12 +167,8 @@ def divided(function: JudgedFunction, d: Draw) -> Drawn:
 
 # function: (its statements, how its arguments and inputs are drawn)
 DRAWN: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
-    "slice_bounds": ("R1", traffic),
-    "ring_allreduce": ("R1 R2 R3 R4", plain_sum),
-    "ring_traffic": ("R6", traffic),
-    "direct_allreduce": ("D1 D2 D3", plain_sum),
-    "direct_traffic": ("D4", traffic),
-    "exact_sum": ("S1", lambda d: ({}, vectors(d, "float64", None)[1])),
+    **of("slice_bounds", "ring_allreduce", "ring_traffic"),
+    **of("direct_allreduce", "direct_traffic", "exact_sum"),
     **of("lazy_calls", "lazy_allreduce", "merged_allreduce"),
     "on_wire": ("P1 P2", cast),
     "bfloat16_bits": ("P2", lambda d: ({}, {"x": d.floats(40)})),

@@ -13,8 +13,8 @@ from refgf.oracle.definitions import (
     tree_allreduce,
 )
 from refgf.oracle.seeded.generate.families import inputs, make, random_source, require
-from refgf.oracle.seeded.generate.sums import FAMILY_SAYS
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.families import FAMILY_SAYS
 
 NODES = {
     "one-rank": [[0]],

@@ -7,6 +7,7 @@ import numpy as np
 from refgf.oracle.definitions import momentum_step, on_wire, same_bits
 from refgf.oracle.seeded.generate.families import make, random_source, relative, require
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.floats import beyond_float32, nans
 from refgf.oracle.spec.momentum import exact_ratios
 
 AWKWARD = [
@@ -40,23 +41,6 @@ AWKWARD = [
 def awkward_numbers(dtype: str = "float32") -> np.ndarray:
     """Numbers at which a cast to 16 bits can go wrong, with their negatives."""
     return np.array([*AWKWARD, *(-v for v in AWKWARD), np.nan]).astype(dtype)
-
-
-BEYOND_FLOAT32 = [  # rounded to float32, these are ties of float16 or of bfloat16
-    *(1 + 2**-11 + 2**-30, 1 + 3 * 2**-11 - 2**-30, 2**-25 + 2**-60, 65520 - 2**-20),
-    *(1 + 2**-8 + 2**-40, 1 + 3 * 2**-8 - 2**-40, 2.0**100 * (1 + 2**-8 + 2**-33)),
-]
-NANS = [0x7F800001, 0xFF800001, 0x7F80FFFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FFF8000]
-
-
-def beyond_float32() -> np.ndarray:
-    """float64 numbers that are rounded to 16 bits in one way directly, in another twice."""
-    return np.array([*BEYOND_FLOAT32, *(-v for v in BEYOND_FLOAT32)])
-
-
-def nans() -> np.ndarray:
-    """float32 NaN whose upper 16 bits are those of an infinity, or that round to zero."""
-    return np.array(NANS, np.uint32).view(np.float32)
 
 
 def narrow_cases() -> Iterator[Case]:

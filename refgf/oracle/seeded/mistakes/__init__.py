@@ -11,11 +11,9 @@ from refgf.oracle.seeded.mistakes import (
     edges,
     hierarchy,
     large_batch,
-    lazy,
     network,
     resnet50,
     roundings,
-    sums,
     topk,
     updates,
 )
@@ -30,11 +28,9 @@ __all__ = [
     "edges",
     "hierarchy",
     "large_batch",
-    "lazy",
     "network",
     "resnet50",
     "roundings",
-    "sums",
     "topk",
     "updates",
 ]

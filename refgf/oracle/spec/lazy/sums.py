@@ -9,6 +9,7 @@ import numpy as np
 
 from refgf.oracle.spec.calls import RANK_ELEMENT, Outputs, number, same_bits, vectors
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.direct import direct_allreduce
 from refgf.oracle.spec.draw import Draw, groups, pick, random_source, some_sizes
 from refgf.oracle.spec.exercise import Exercise
 from refgf.oracle.spec.families import any_vectors, inputs
@@ -21,7 +22,7 @@ from refgf.oracle.spec.lazy.calls import (
     lazy_calls,
     pool_slices,
 )
-from refgf.oracle.spec.ring import Arrays, direct_allreduce, ring_allreduce
+from refgf.oracle.spec.ring import Arrays, ring_allreduce
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 
 ALLREDUCE = {"ring": ring_allreduce, "direct": direct_allreduce}

@@ -1,8 +1,8 @@
 """Exercise slow_links(sends, nodes)."""
 
 from refgf.oracle.grade.exercises.before import Exercise, Mistake, Part
-from refgf.oracle.grade.exercises.lesson_01 import ring_sends
 from refgf.oracle.grade.exercises.lesson_10.cases import consecutive, round_robin
+from refgf.oracle.spec.ring_steps import ring_sends
 
 FLAT, THREE = "a flat ring", "three phases"
 ROBIN, NONE = "a flat ring, ranks round robin", "one node, no messages, empty messages"
