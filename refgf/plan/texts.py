@@ -103,8 +103,8 @@ def of_each_rank(lines: list[str]) -> list[list[str]]:
     each = [
         [line if rank in (own, "") else "" for rank, line in zip(ranks, lines)] for own in printing
     ]
-    apart = len(each) > 1 and all(any(t.rows for t in tables_of(own)) for own in each)
-    return each if apart else [lines]
+    apart = all(any(table.rows for table in tables_of(own)) for own in each)
+    return each if each and apart else [lines]
 
 
 def rank_of(line: str) -> str:
@@ -175,29 +175,40 @@ def rows_of(
 ) -> tuple[list[TableRow], list[str]]:
     """(rows, broken lines) of a table, whose header is the first line and has this tag.
 
-    whole: other text ends the table. If no line has the header's tag, all rows are broken lines.
+    whole: after other text only what continues the table is a row. If no line has the header's tag,
+    all rows are broken lines.
     """
     found, broken, others = [], [], []
     once = [name for at, name in enumerate(columns) if name not in columns[:at]]
     patterns = [(names, pattern(names)) for names in ([columns, once][: 1 + (once != columns)])]
     times = [time.end() for time in re.finditer(r"\btime\b", lines[0])]
     begins = re.compile(r"(?<![\w.,+-])[0-9]+\s+[0-9.]+")
-    ended = False
+    interrupted = False
     for line in lines[1:]:
         row, others_row = row_in(line, patterns, tag)
-        if row and not ended:
-            cells = {}
-            for name, cell in zip(row[0], row[1].groups()):
-                cells.setdefault(name, []).append(cell)
+        cells = {}
+        for name, cell in zip(*(row[0], row[1].groups()) if row else ((), ())):
+            cells.setdefault(name, []).append(cell)
+        if row and (not interrupted or continues(found[-1].cells, cells)):
             alone = len(times) == 2 and row[0] == once
             at = row[1].end(1 + once.index("time")) if alone else 0
             found.append(TableRow(cells, alone and at > sum(times) / 2))
+            interrupted = False
         elif row or any(shape(line[: s.start()]) == shape(tag) for s in begins.finditer(line)):
             broken.append(line.strip())
         else:
             others += [line.strip()] * others_row
-        ended = ended or (whole and bool(found) and not row and bool(line.strip()))
+            interrupted = interrupted or (whole and bool(found) and bool(line.strip()))
     return found, broken if found or broken else others
+
+
+def continues(before: dict[str, list[str]], cells: dict[str, list[str]]) -> bool:
+    """Twice the size, and as many decimals: OSU prints its rows so."""
+    (size, *times), (last, *earlier) = (
+        [each[0] for each in row.values()] for row in (cells, before)
+    )
+    decimals = [[len(cell.partition(".")[2]) for cell in row] for row in (times, earlier)]
+    return int(size) == 2 * int(last) and decimals[0] == decimals[1]
 
 
 def row_in(

@@ -41,6 +41,7 @@ LINKS = {  # of the texts of TEXTS that are read; all others are refused
     **dict.fromkeys(["a short list, hosts", "two rows cut off"], SLOW),
     **dict.fromkeys(["a tree, by its name", "a switch that adds", "two hosts, no ring"], SLOW),
     **dict.fromkeys(["two runs in turn, the second", "a run, and what other ranks say"], SLOW),
+    **dict.fromkeys(["osu, and what other ranks say", "osu, and what a library says"], SLOW),
     **dict.fromkeys(["a run that was killed, and one", "pairs behind the table"], SLOW),
     "a slow link": Link(2e-3, 1e-7),
     "a short latency": Link(3e-7, 1e-10),

@@ -183,6 +183,8 @@ TEXTS = {
     "two runs in turn": (TWO_RUNS, {}),
     "two runs in turn, the second": (TWO_RUNS, {"table": "2"}),
     "a run, and what other ranks say": (in_turn(ring(6, 3), OTHERS), {}),
+    "osu, and what other ranks say": (in_turn(latency(), OTHERS), {}),
+    "osu, and what a library says": (re.sub(r"(?m)^(1024 )", r"UCX WARN slow\n\1", latency()), {}),
     "a run that was killed, and one": (HEADER_ALONE + ring(6, 3), {}),
     "pairs behind the table": (latency() + "\n\n# steps, loss\n268435456 77\n536870912 12\n", {}),
     "wrapped at 80": (wrapped(ring(6, 3), 80), {}),
