@@ -21,7 +21,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LONGEST = {"README.md": 130, "docs/how-to": 60}
-PROGRAMS = ("make", "mpiexec", "python", "refgf", "pip", "pytest", "conda", ".venv/bin/refgf")
+PROGRAMS = ("make", "mpiexec", "torchrun", "python", "refgf", "pip", "pytest", "conda")
+PROGRAMS += (".venv/bin/refgf",)
 INSTEAD = {  # a command: what is run in its place, and why
     r"make (test|figures|clean)\b.*": r"make --dry-run \g<1>",  # hours, or this test itself
     r"make (gpu-check|site|site-serve)": r"make --dry-run \g<1>",  # tests/gpu, tests/site
@@ -29,6 +30,7 @@ INSTEAD = {  # a command: what is run in its place, and why
     r"source .venv/bin/activate": "true",  # the environment of this test has that PATH
     r"mpiexec -n 4 (python lessons/08_scaling.py) -v": r"\1 --help",  # minutes
     r"(.*) --device gpu": r"\1 --help",
+    r"(python docs/tools/torch_accuracy.py)": r"\1 --help",  # minutes
     r"refgf doctor --gpu": "refgf doctor --help",  # fails where there is no GPU
     r"pip install .*": "true",  # test_extras_exist, tests/test_wheel.py
     r".*\bNN\b.*": "true",  # a form: the number of a lesson

@@ -1,0 +1,133 @@
+"""Trains a small network on handwritten digits with CSC, and resumes where it was stopped.
+
+    torchrun --nproc-per-node 4 -m refgf.torch.example --density 10 --epochs 8
+    torchrun --nproc-per-node 4 -m refgf.torch.example --hook default       DDP alone, to compare
+    torchrun --nproc-per-node 4 -m refgf.torch.example --folder run         a second time: resumes
+
+Each rank saves its own file, because each has a residual of its own. The data are scikit-learn's.
+"""
+
+import argparse
+import os
+import sys
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+from refgf.torch import Chunks, GradientFlow, Warmup
+
+BATCH, RATE = 64, 0.05
+
+
+def network(seed: int) -> nn.Module:
+    """A convolutional network of 0.29 million parameters for images of 8 x 8 pixels."""
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),  # (N, 64, 4, 4) -> (N, 1024)
+        nn.Linear(1024, 256),
+        nn.ReLU(),
+        nn.Linear(256, 10),
+    )
+
+
+def digits() -> tuple[torch.Tensor, torch.Tensor]:
+    """Images (1797, 1, 8, 8) and labels (1797,), in an order that mixes the writers."""
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    order = np.random.default_rng(0).permutation(len(data.target))
+    images = torch.tensor(data.images[order] / 16, dtype=torch.float32)
+    return images[:, None], torch.tensor(data.target[order])
+
+
+def train(arguments: argparse.Namespace) -> list[float]:
+    """Accuracy in percent after each epoch, on the last 360 images."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    images, labels = digits()
+    train_images, train_labels = images[:-360], labels[:-360]
+    steps = len(train_images) // BATCH
+    model = DistributedDataParallel(network(arguments.seed))
+    optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=0.9, weight_decay=5e-4)
+    flow, first, accuracies = None, 0, []
+    if arguments.hook == "csc":
+        warmup = Warmup(tuple(arguments.warmup), steps)
+        wire = torch.float16 if arguments.half else None
+        options = {"density": arguments.density, "warmup": warmup, "form": arguments.form}
+        flow = GradientFlow(model, optimizer, wire=wire, chunks=Chunks(arguments.chunk), **options)
+    elif arguments.hook == "fp16":
+        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif arguments.hook == "powersgd":
+        state = powerSGD_hook.PowerSGDState(
+            None, matrix_approximation_rank=2, start_powerSGD_iter=steps
+        )
+        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    path = os.path.join(arguments.folder, f"rank{rank}.pt") if arguments.folder else None
+    if path and os.path.exists(path):
+        saved = torch.load(path)
+        model.module.load_state_dict(saved["model"])
+        first, accuracies = saved["epoch"], saved["accuracies"]
+        optimizer.load_state_dict(saved["optimizer"])
+        if flow:
+            flow.load_state_dict(saved["flow"])
+    for epoch in range(first, arguments.epochs):
+        order = torch.randperm(
+            len(train_images),
+            generator=torch.Generator().manual_seed(1000 * arguments.seed + epoch),
+        )
+        for step in range(steps):
+            chosen = order[step * BATCH : (step + 1) * BATCH][rank::size]
+            optimizer.zero_grad()
+            functional.cross_entropy(model(train_images[chosen]), train_labels[chosen]).backward()
+            optimizer.step()
+        with torch.no_grad():
+            found = model.module(images[-360:]).argmax(1)
+        accuracies.append(100 * (found == labels[-360:]).float().mean().item())
+        if rank == 0:
+            print(f"epoch {epoch + 1}: {accuracies[-1]:.1f} % right", flush=True)
+        if path:
+            os.makedirs(arguments.folder, exist_ok=True)
+            saved = {"model": model.module.state_dict(), "epoch": epoch + 1}
+            saved |= {"accuracies": accuracies, "optimizer": optimizer.state_dict()}
+            saved |= {"flow": flow.state_dict() if flow else None}
+            torch.save(saved, path)
+    return accuracies
+
+
+def parsed(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="torchrun -m refgf.torch.example", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--hook", choices=("csc", "default", "fp16", "powersgd"), default="csc")
+    parser.add_argument("--density", type=float, default=10.0, help="percent (default: 10)")
+    parser.add_argument("--form", default="dgc", help="momentum correction (default: dgc)")
+    parser.add_argument(
+        "--warmup", type=float, nargs="*", default=[100, 25], help="percent an epoch"
+    )
+    parser.add_argument("--chunk", type=int, default=256, help="elements (default: 256)")
+    parser.add_argument("--half", action="store_true", help="float16 on the wire")
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", help="where checkpoints lie (default: none are written)")
+    return parser.parse_args(words)
+
+
+def main(words: list[str]) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    try:
+        train(parsed(words))
+    finally:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,290 @@
+"""CSC as a communication hook of DistributedDataParallel, and the optimiser's half of it.
+
+    backward    bucket 0 -> a of its chunks -> chosen ones packed -> all_reduce    all of these run
+                bucket 1 -> ...                                   -> all_reduce    side by side
+                the last -> ... and one all_reduce of all chunks' norms and a flag
+    then        accepted by all ranks? -> the sums go into DDP's buckets, the next chunks are chosen
+
+Chunks are chosen a step ahead, so what is sent is dense: one all_reduce of k numbers a bucket, and
+no indices. Nothing waits on the host during backward. Cost per rank and step: the all_reduces of
+k <= n elements of the wire type, and one of C + 1 float64. Memory: 4 n float32 (`dgc`), 3 n else.
+Not yet run on a GPU.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from refgf.exchange.chunk_choice import Density
+from refgf.torch.backward import Backward, Future
+from refgf.torch.optimizers import take_over
+from refgf.torch.pool import FlatPool
+from refgf.torch.residual import BEFORE, FORMS, LocalResidual
+from refgf.torch.wrong import require
+
+PATIENCE = 50  # steps in a row that may be refused
+WIRES = (torch.float16, torch.bfloat16, torch.float32, None)
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """Densities before the final one: `percents`, each for `steps` steps of the optimiser."""
+
+    percents: Sequence[float] = ()
+    steps: int = 1
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """What is sent whole or not at all.
+
+    size         elements of a chunk; a small network needs small ones: about a thousand in all
+    after        rank chunks by what they would keep, not by what they would send
+    dense_every  every so many steps all of them are sent; infinity: never
+    """
+
+    size: int = 32_768
+    after: bool = False
+    dense_every: float = math.inf
+
+
+class GradientFlow:
+    """CSC for a DDP model and its optimiser. Collective to make; one for a model.
+
+    density      percent of the chunks that are sent, after the warm-up
+    warmup       a `Warmup`; a percent of 100 is dense
+    form         momentum correction: dgc, dgc_masked, history, none. All but `none` need SGD, whose
+                 momentum and weight decay are taken over, and given back by `close`
+    wire         torch.float16 or torch.bfloat16; None: float32
+    chunks       a `Chunks`: their size and how they are ranked
+    scaler       the loop's torch.amp.GradScaler, if it has one
+
+    After a step: `chosen` (chunks of the next one; None: all), `sent` (elements of the last one),
+    `steps`, `accepted` (the last one). A step with an infinity or NaN on any rank, in a chunk that
+    is sent or not, is refused on all: no weight, residual or choice changes.
+    Errors: ValueError for what cannot work, for settings that differ between ranks, and in backward
+    after 50 refused steps in a row.
+    """
+
+    def __init__(
+        self,
+        model: DistributedDataParallel,
+        optimizer: torch.optim.Optimizer,
+        *,
+        density: float = 10.0,
+        warmup: Warmup = Warmup(),
+        form: str = "dgc",
+        wire: torch.dtype | None = None,
+        chunks: Chunks = Chunks(),
+        scaler: torch.amp.GradScaler | None = None,
+    ) -> None:
+        model = getattr(model, "_orig_mod", model)  # torch.compile(model)
+        is_ddp = isinstance(model, DistributedDataParallel)
+        wrap = "DistributedDataParallel(network); FSDP has no such hook"
+        require(is_ddp, f"a {type(model).__name__}", "a model in DDP", wrap)
+        require(form in FORMS, f"form={form!r}", f"one of {', '.join(FORMS)}", "form='dgc'")
+        require(wire in WIRES, f"wire={wire}", "a type of 16 or 32 bits", "wire=torch.float16")
+        least = min(chunks.size, chunks.dense_every)
+        require(least >= 1, f"{chunks}", "a size and dense_every of at least 1", "Chunks()")
+        self.density = Density(density, tuple(warmup.percents), warmup.steps)
+        self.model, self.optimizer, self.scaler = model, optimizer, scaler
+        self.form, self.wire, self.chunks = form, wire, chunks
+        self.group, self.size = model.process_group, dist.get_world_size(model.process_group)
+        self.pool = FlatPool(learnable(model), chunks.size)
+        self.chosen: list[int] | None = None
+        self.accepted, self.steps, self.sent, self._refused, self._closed = True, 0, 0, 0, False
+        self.gap = torch.ones(self.pool.count, device=self.pool.device)  # steps since last sent
+        self._outcome: tuple[Tensor, Any, bool] | None = None
+        self._backward: Backward | None = None
+        self._agree()
+        self.taken = take_over(optimizer, form, self.pool)
+        self.residual = LocalResidual(self.pool, form, self.taken.momentum)
+        self.velocity = self.pool.zeros() if self.taken and form not in BEFORE else None
+        self._adopt()
+        try:
+            model.register_comm_hook(self, hook)
+        except RuntimeError as error:
+            self.taken.give_back()
+            got = f"a model that has a hook ({error})"
+            require(False, got, "one without", "a new DistributedDataParallel(network)")
+        self._watch = optimizer.register_step_pre_hook(self._before_update)
+
+    # ---- what a loop calls ----
+
+    def step(self, loss: Tensor) -> None:
+        """backward, one step of the optimiser, and gradients cleared for the next batch."""
+        if self.scaler is None:
+            loss.backward()
+            self.optimizer.step()
+        else:
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        self.optimizer.zero_grad()
+
+    def close(self) -> None:
+        """Give momentum and decay back to the optimiser. DDP then averages all gradients."""
+        self._settle()
+        self.taken.give_back()
+        self._watch.remove()
+        self._closed = True
+
+    def __enter__(self) -> "GradientFlow":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What this rank needs to go on with the same bits: each rank saves its own."""
+        self._settle()
+        arrays = {name: self.pool.named(rows) for name, rows in self.residual.state.items()}
+        own = {"rank": dist.get_rank(self.group), "size": self.size, "form": self.form}
+        step = {"steps": self.steps, "chosen": self.chosen, "gap": self.gap.cpu().clone()}
+        velocity = None if self.velocity is None else self.pool.named(self.velocity)
+        return own | step | {"chunk": self.pool.chunk, "state": arrays, "velocity": velocity}
+
+    def load_state_dict(self, saved: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
+        """Go on from `state_dict`: this rank's, or for another number of ranks a list of all.
+
+        From a list each rank takes the same share of the sum of all residuals: nothing is lost.
+        """
+        states = [saved] if isinstance(saved, dict) else list(saved)
+        first, rank = states[0], dist.get_rank(self.group)
+        same = (first["form"], first["chunk"]) == (self.form, self.pool.chunk)
+        got = f"the state of form={first['form']!r}, chunk={first['chunk']}"
+        require(same, got, f"{self.form!r}, {self.pool.chunk}", "the settings that saved it")
+        own = isinstance(saved, dict) and (first["rank"], first["size"]) == (rank, self.size)
+        got = f"{len(states)} state of rank {first['rank']} of {first['size']}"
+        wanted = f"that of rank {rank} of {self.size}, or a list of all {first['size']}"
+        complete = sorted(s["rank"] for s in states) == list(range(first["size"]))
+        every = not isinstance(saved, dict) and complete
+        require(own or every, got, wanted, "one file a rank; for other ranks load all of them")
+        names = {name for arrays in first["state"].values() for name in arrays}
+        known = names == set(self.pool.names)
+        require(known, f"parameters {sorted(names)[:3]} ...", "this model's", "the same network")
+        share = 1 if own else self.size
+        for name, rows in self.residual.state.items():
+            rows.copy_(sum(self.pool.flat(state["state"][name]) for state in states) / share)
+        if self.velocity is not None:
+            self.velocity.copy_(self.pool.flat(first["velocity"]))
+        self.steps, self.chosen = first["steps"], first["chosen"]
+        self.gap.copy_(first["gap"])
+        self._outcome = self._backward = None
+
+    # ---- during backward ----
+
+    def reduce(self, bucket: dist.GradBucket) -> Future:
+        """What the hook does with each bucket."""
+        if self._backward is None:
+            self._settle()
+            self._backward = Backward(self)
+            if self.model.find_unused_parameters:
+                after_ddp(self._fill)
+        return self._backward.add(bucket)
+
+    def decided(self, backward: Backward, accepted: Tensor, norms: Tensor) -> None:
+        """All messages have arrived. The next chunks are chosen on the device, and read later."""
+        percent, dense = self.density.at(self.steps + 1)
+        dense = dense or (self.steps + 1) % self.chunks.dense_every == 0
+        count = 0 if dense else max(1, math.ceil(self.pool.count * percent / 100))
+        importance = norms / self.pool.lengths
+        order = torch.argsort(importance, descending=True, stable=True)[:count].sort().values
+        outcome = torch.cat([accepted.reshape(1).long(), order])  # (1 + k,)
+        event = None
+        if outcome.device.type != "cpu":
+            host = torch.empty(outcome.shape, dtype=outcome.dtype, pin_memory=True)
+            outcome = host.copy_(outcome, non_blocking=True)
+            event = torch.cuda.Event()
+            event.record()
+        self._outcome, self._last, self._backward = (outcome, event, dense), backward, None
+        if event is None:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Keep or drop the last step, as all ranks agreed."""
+        if self._outcome is None:
+            return
+        (outcome, event, dense), self._outcome = self._outcome, None
+        if event is not None:
+            event.synchronize()  # the step before: long since done
+        accepted, *chosen = outcome.tolist()
+        self.accepted, numbers = bool(accepted), self._last.numbers
+        self.steps, self.sent = self.steps + 1, self._last.sent
+        if self.accepted:
+            self.residual.accept(numbers, dense=self.chosen is None)
+            self.gap += 1
+            self.gap[numbers] = 1
+            self.chosen = None if dense else chosen
+        self._refused = 0 if self.accepted else self._refused + 1
+        if self._refused:
+            self._complain()
+
+    def _complain(self) -> None:
+        got = f"step {self.steps}: a gradient was infinite or NaN on some rank"
+        if self.scaler is None:
+            warnings.warn(f"GradientFlow: {got}; the step was refused on all ranks", stacklevel=2)
+        scale = "a lower learning rate, or wire=torch.bfloat16"
+        require(self._refused < PATIENCE, f"{PATIENCE} refused steps, last {got}", "finite", scale)
+
+    def _fill(self) -> None:
+        """DDP leaves the gradient of what no rank has used; something may wait for it."""
+        for parameters, gradients, _, _ in self._last.buckets:
+            for parameter, gradient in zip(parameters, gradients):
+                if parameter.grad is None:
+                    parameter.grad = gradient.clone()
+                elif parameter.grad.data_ptr() != gradient.data_ptr():
+                    parameter.grad.copy_(gradient)
+
+    # ---- around the optimiser ----
+
+    def _before_update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        """Before each step of the optimiser."""
+        self.taken.require_gone()
+        if not self.taken and self.scaler is None:
+            self._settle()
+            if not self.accepted:  # a zero would still move Adam's weights: it skips a None
+                for parameter in self.pool.parameters:
+                    parameter.grad = None
+
+    def _adopt(self) -> None:
+        """Momentum that the optimiser has already gathered: each rank holds its share."""
+        for index, buffer in self.taken.buffers.items():
+            rows = self.residual.state["u"] if self.velocity is None else self.velocity
+            share = self.size if self.velocity is None else 1
+            rows.view(-1)[self.pool.part(index)] = buffer.reshape(-1).to(rows) / share
+
+    def _agree(self) -> None:
+        """ValueError on every rank if their settings differ."""
+        own = f"{self.density} {self.form} {self.wire} {self.chunks} {self.scaler is None}"
+        names = f"{own} {self.pool.names}"
+        every: list[Any] = [None] * self.size
+        dist.all_gather_object(every, names, group=self.group)
+        odd = [rank for rank, other in enumerate(every) if other != every[0]]
+        got = f"other settings on ranks {odd} than on rank 0"
+        require(not odd, got, "the same on all ranks", "density, form, wire, chunk from one place")
+
+
+def hook(flow: GradientFlow, bucket: dist.GradBucket) -> Future:
+    """What DDP calls for each bucket."""
+    return allreduce_hook(flow.group, bucket) if flow._closed else flow.reduce(bucket)
+
+
+def learnable(model: DistributedDataParallel) -> list[tuple[str, Tensor]]:
+    """The parameters that need a gradient. torch.compile's prefix is no part of a name."""
+    named = model.module.named_parameters()
+    return [(name.replace("_orig_mod.", ""), p) for name, p in named if p.requires_grad]
+
+
+def after_ddp(work: Callable[[], None]) -> None:
+    """Call work() at the end of this backward, after what DDP does there."""
+    engine = torch.autograd.Variable._execution_engine
+    engine.queue_callback(lambda: engine.queue_callback(work))  # DDP queues its own in between

@@ -1,0 +1,119 @@
+"""The parameters that DDP reduces, laid out as one flat pool that is cut into chunks.
+
+    pool     | fc.bias | fc.weight          | ... | conv.weight |      last parameter first
+    chunks   | 0            | 1            | 2            | 3  0|      the last one is padded
+
+The order is that of `named_parameters`, reversed. It depends neither on DDP's buckets nor on their
+number, which DDP changes after the first step, so chunks and residuals outlive both.
+"""
+
+import bisect
+import itertools
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+Segment = tuple[int, Tensor]  # where in the pool, and what stands there (k,)
+
+
+class FlatPool:
+    """Where each parameter and each chunk lies.
+
+    named  (name, parameter) of all that need a gradient
+    chunk  elements of a chunk; n is the number of elements, C that of chunks
+    """
+
+    def __init__(self, named: Iterable[tuple[str, Tensor]], chunk: int) -> None:
+        pairs = list(named)[::-1]
+        self.names = [name for name, _ in pairs]
+        self.parameters = [parameter for _, parameter in pairs]
+        sizes = [parameter.numel() for parameter in self.parameters]
+        self.starts = [0, *itertools.accumulate(sizes)]
+        self.place = {id(p): index for index, p in enumerate(self.parameters)}
+        self.n, self.chunk = self.starts[-1], chunk
+        self.count = -(-self.n // chunk)
+        self.device = self.parameters[0].device
+        lengths = [min(chunk, self.n - first) for first in range(0, self.n, chunk)]
+        self.lengths = torch.tensor(lengths, dtype=torch.float64, device=self.device)  # (C,)
+        self.parts = [0] * self.count  # of how many parameters each chunk has elements
+        for number in itertools.chain.from_iterable(map(self.chunks_of, range(len(pairs)))):
+            self.parts[number] += 1
+
+    def zeros(self) -> Tensor:
+        """An array over the pool, padded to whole chunks. -> (C, chunk)"""
+        return torch.zeros(self.count, self.chunk, device=self.device)
+
+    def part(self, index: int) -> slice:
+        """The elements of parameter number `index`."""
+        return slice(self.starts[index], self.starts[index + 1])
+
+    def chunks_of(self, index: int) -> range:
+        """The chunks that parameter number `index` has elements in."""
+        first, stop = self.starts[index], self.starts[index + 1]
+        return range(first // self.chunk, -(-stop // self.chunk) if stop > first else 0)
+
+    def packed(self, rows: Tensor, numbers: list[int]) -> Tensor:
+        """The chunks of these ascending numbers behind each other, without padding. -> (k,)"""
+        index = torch.tensor(numbers, device=self.device)
+        flat = rows.index_select(0, index).view(-1)
+        return flat[: len(numbers) * self.chunk - self.padding(numbers)]
+
+    def padding(self, numbers: list[int]) -> int:
+        """Elements behind the pool's end in the last of these chunks."""
+        return self.count * self.chunk - self.n if numbers[-1:] == [self.count - 1] else 0
+
+    def segments(self, numbers: list[int], packed: Tensor) -> Iterator[Segment]:
+        """What `packed` holds, chunks that follow each other joined."""
+        at = 0
+        for first, last in runs(numbers):
+            start, stop = first * self.chunk, min(self.n, (last + 1) * self.chunk)
+            yield start, packed[at : at + stop - start]
+            at += stop - start
+
+    def decayed(self, start: int, decay: list[float], out: Tensor) -> None:
+        """out (k,) takes the weights start.. of the pool, each times its parameter's decay."""
+        stop = start + out.numel()
+        for index in range(bisect.bisect_right(self.starts, start) - 1, len(self.names)):
+            part = self.part(index)
+            low, high = max(part.start, start), min(part.stop, stop)
+            if part.start >= stop:
+                break
+            if low < high and decay[index]:
+                weights = self.parameters[index].detach().reshape(-1)
+                piece = weights[low - part.start : high - part.start]
+                out[low - start : high - start] = decay[index] * piece
+
+    def named(self, rows: Tensor) -> dict[str, Tensor]:
+        """Copies of an array over the pool, by parameter and in its shape."""
+        flat = rows.view(-1)
+        return {
+            name: flat[self.part(index)].view(parameter.shape).clone()
+            for index, (name, parameter) in enumerate(zip(self.names, self.parameters))
+        }
+
+    def flat(self, arrays: dict[str, Tensor]) -> Tensor:
+        """The inverse of `named`. -> (C, chunk)"""
+        rows = self.zeros()
+        for index, name in enumerate(self.names):
+            rows.view(-1)[self.part(index)] = arrays[name].reshape(-1).to(rows)
+        return rows
+
+
+def runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """(first, last) of each run of ascending numbers that follow each other."""
+    for _, run in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in run]
+        yield members[0], members[-1]
+
+
+def write(segments: list[Segment], start: int, out: Tensor) -> None:
+    """out (k,), elements start.. of a pool, takes what ascending segments hold of it; else 0."""
+    out.zero_()
+    begin = max(0, bisect.bisect_right(segments, start, key=lambda segment: segment[0]) - 1)
+    for first, values in segments[begin:]:
+        if first >= start + out.numel():
+            break
+        low, high = max(first, start), min(first + values.numel(), start + out.numel())
+        if low < high:
+            out[low - start : high - start] = values[low - first : high - first]

@@ -1,0 +1,64 @@
+"""What CSC keeps of gradients that were not sent, on this rank.
+
+    form         state   a chunk sends (a)   if it was sent       if it was not        momentum in
+    dgc          u, v    v + (m u + g)       v = 0, u = m u + g   v = a, u = m u + g   the residual
+    dgc_masked   u, v    v + (m u + g)       v = 0, u = 0         v = a, u = m u + g   the residual
+    history      h       g + h               h = 0                h = m (g + h)        the velocity
+    none         h       g + h               h = 0                h = g + h            the velocity
+
+A step writes the other one of two sets of arrays; to accept it is to exchange the sets. So a step
+that any rank refuses leaves no trace, and nothing is computed twice. Source and bits:
+refgf/exchange/momentum_correction.py, statements C2, C3, C7 of refgf/oracle/SPEC.md.
+"""
+
+import torch
+from torch import Tensor
+
+from refgf.torch.pool import FlatPool
+
+BEFORE = ("dgc", "dgc_masked")
+FORMS = (*BEFORE, "history", "none")
+
+
+class LocalResidual:
+    """Arrays over the pool, (C, chunk) each: u and v, or h, and what the next step writes.
+
+    momentum  of each parameter
+    """
+
+    def __init__(self, pool: FlatPool, form: str, momentum: list[float]) -> None:
+        self.pool, self.form, self.momentum = pool, form, momentum
+        self.before = form in BEFORE
+        names = ("u", "v") if self.before else ("h",)
+        self.state = {name: pool.zeros() for name in names}
+        self._next = {name: pool.zeros() for name in names}
+
+    @property
+    def sends(self) -> Tensor:
+        """a of the table, for what `accumulate` has seen. (C, chunk)"""
+        return self._next["v" if self.before else "h"]
+
+    def accumulate(self, index: int, g: Tensor) -> None:
+        """Parameter number `index` has the local gradient g (k,)."""
+        part, m = self.pool.part(index), self.momentum[index]
+        old = {name: rows.view(-1)[part] for name, rows in self.state.items()}
+        new = {name: rows.view(-1)[part] for name, rows in self._next.items()}
+        if self.before:
+            torch.add(g, old["u"], alpha=m, out=new["u"])
+            torch.add(old["v"], new["u"], out=new["v"])
+        else:
+            torch.add(g, old["h"], alpha=m if self.form == "history" else 1.0, out=new["h"])
+
+    def accept(self, sent: list[int], dense: bool) -> None:
+        """Keep the step's arrays, without the chunks that were sent."""
+        self.state, self._next = self._next, self.state
+        cleared = ("u", "v") if self.form == "dgc_masked" and not dense else ("v", "h")
+        index = torch.tensor(sent, device=self.pool.device)
+        for name in self.state.keys() & set(cleared):
+            self.state[name].index_fill_(0, index, 0)
+
+    def kept_norms(self, norms: Tensor, sent: list[int]) -> Tensor:
+        """Norms of what is kept, from those of what is sent. (C,) -> (C,)"""
+        kept = norms * (max(self.momentum) if self.form == "history" else 1.0)
+        kept[sent] = 0
+        return kept

@@ -1,0 +1,29 @@
+"""Ranks of torch.distributed on gloo: processes that call a function and give back what it says."""
+
+import os
+import tempfile
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
+
+
+def on_gloo(size: int, function, *arguments) -> list:
+    """[function(rank, *arguments) for each rank]; a rank that fails ends all of them."""
+    with tempfile.TemporaryDirectory(prefix="refgf-gloo-") as folder:
+        work = (size, folder, function, arguments)
+        multiprocessing.start_processes(_rank, work, nprocs=size, start_method="spawn")
+        paths = [os.path.join(folder, f"{rank}.pt") for rank in range(size)]
+        return [torch.load(path, weights_only=False) for path in paths]
+
+
+def _rank(rank: int, size: int, folder: str, function, arguments) -> None:
+    torch.set_num_threads(1)
+    store = f"file://{folder}/store"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=size)
+    try:
+        found = function(rank, *arguments)
+        torch.save(found, os.path.join(folder, f"{rank}.pt"))
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
