@@ -11,7 +11,7 @@
 `run` is a `Run`: communicator, options, timing, printing on rank 0. Modules:
 
     lesson, run                 a lesson as a command; one rank's view of it
-    claims, reveal              what you should see, decided by the numbers; what is printed of it
+    claims, verdict, reveal     what you should see, decided by the numbers; what is printed of it
     gpu                         where arrays are computed: --device
     regime, virtual             which cluster is emulated; a step on a virtual accelerator
     words, record, axes         units and sentences; contents of the JSON; the frame of figures

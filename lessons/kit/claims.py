@@ -33,8 +33,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kit.rows import at
+from kit.verdict import FAILS, HOLDS, NOISE, NOT_MEASURED, Verdict
 
-HOLDS, NOISE, FAILS, NOT_MEASURED = "holds", "within noise", "does not hold here", "not measured"
 GAIN, LIMIT = "gain", "limit"
 RELATIONS = {"<": operator.lt, ">": operator.gt}
 REVERSED = {"<": ">", ">": "<"}
@@ -57,38 +57,6 @@ class Claim:
     expected: str = HOLDS
     kind: str = ""
     here: bool = False
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The decision on one claim.
-
-    ratio: larger over smaller median, or first over second where the claim has a factor (`times`);
-    None if not measured, or not a ratio.
-    """
-
-    text: str
-    verdict: str
-    ratio: float | None = None
-    reason: str = ""
-    kind: str = ""
-    times: bool = False
-
-    def __str__(self) -> str:
-        more = {
-            FAILS: f" What decides: {self.reason}.",
-            NOT_MEASURED: " The options, the ranks or the machine of this run leave it out.",
-        }
-        return f"{self.how_far()}: {self.text}{more.get(self.verdict, '')}"
-
-    def how_far(self) -> str:
-        """holds (by 1.8 x), or holds (1.49 times)"""
-        if self.ratio is None or not math.isfinite(self.ratio):
-            return self.verdict
-        digits = "#.3g" if self.ratio < 100 else ",.0f"
-        number = f"{self.ratio:{digits}}"
-        by = f"{number} times" if self.times else f"by {number} x"
-        return f"{self.verdict} ({by})"
 
 
 def decide(claim: Claim, result: dict, reverse: bool = False) -> Verdict:

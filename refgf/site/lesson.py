@@ -135,7 +135,7 @@ class Lesson:
 
     def verdicts(self) -> str:
         """Each claim with the verdict on the committed numbers, in lessons/kit's words, folded."""
-        path = self.files.root / "lessons" / "kit" / "claims.py"
+        path = self.files.root / "lessons" / "kit" / "verdict.py"
         verdict = runpy.run_path(str(path))["Verdict"]
         rows = []
         for fields in self.result["verdicts"]:
