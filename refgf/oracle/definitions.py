@@ -19,7 +19,7 @@ module: `from refgf.oracle.definitions import ring_allreduce`. They stand in spe
     costs.py        E        the time of a collective
     daso.py         A1-A12   asynchronous sums between nodes
     daso_heat.py    A13-A20  asynchronous sums between nodes, as the authors' code runs them
-    hierarchy.py    H        tree, doubling, hierarchies of nodes
+    hierarchy/      H        tree, doubling, hierarchies of nodes
     topk.py         T        fine-grained sparsity
     cache/          K        shards, cache levels
     network.py      N1-N9    layers, by plain loops
@@ -117,17 +117,12 @@ from refgf.oracle.spec.direct import (
     direct_in_calls,
     direct_traffic,
 )
-from refgf.oracle.spec.hierarchy import (
-    add_partner,
-    doubling_allreduce,
-    hybrid_allreduce,
-    log_phases_allreduce,
-    node_slices,
-    schedule_traffic,
-    three_phase_allreduce,
-    tree_allreduce,
-    two_level_allreduce,
-)
+from refgf.oracle.spec.hierarchy.flat import add_partner, doubling_allreduce, tree_allreduce
+from refgf.oracle.spec.hierarchy.log_phases import log_phases_allreduce
+from refgf.oracle.spec.hierarchy.nodes import node_slices
+from refgf.oracle.spec.hierarchy.three_phases import hybrid_allreduce, three_phase_allreduce
+from refgf.oracle.spec.hierarchy.traffic import schedule_traffic
+from refgf.oracle.spec.hierarchy.two_levels import two_level_allreduce
 from refgf.oracle.spec.large_batch import (
     accumulated,
     lars_partial_squares,

@@ -15,7 +15,7 @@ import numpy as np
 from refgf.oracle.definitions import keep_count, slice_bounds
 from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.daso import tree_children
-from refgf.oracle.spec.hierarchy import hands_over
+from refgf.oracle.spec.hierarchy.flat import hands_over
 
 Count = tuple[int, int]  # messages, and elements or bytes
 Phases = dict[str, Count]  # of one rank, in the order of time

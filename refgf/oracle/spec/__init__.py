@@ -9,6 +9,9 @@ import refgf.oracle.spec.cache.levels
 import refgf.oracle.spec.cache.shards
 import refgf.oracle.spec.csc.cases
 import refgf.oracle.spec.csc.warmup
+import refgf.oracle.spec.hierarchy.log_phases
+import refgf.oracle.spec.hierarchy.traffic
+import refgf.oracle.spec.hierarchy.two_levels
 import refgf.oracle.spec.lazy.sums
 import refgf.oracle.spec.merge.groups
 import refgf.oracle.spec.merge.lesson_09
@@ -19,7 +22,7 @@ from refgf.oracle.spec import variants
 
 # modules without records yet: all their functions are definitions
 for name in (
-    *("alexnet", "costs", "daso", "daso_heat", "hierarchy", "large_batch"),
+    *("alexnet", "costs", "daso", "daso_heat", "large_batch"),
     *("momentum", "network", "numbers", "resnet50", "rounding", "scaling"),
     "topk",
 ):

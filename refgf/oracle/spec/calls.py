@@ -79,6 +79,18 @@ def traffic_of(name: str) -> Run:
     return run
 
 
+def node_traffic(name: str, *before: str, after: tuple[str, ...] = ()) -> Run:
+    """(messages, elements) of every rank of some nodes; arguments go before and after the rank."""
+
+    def run(module: Any, case: Case) -> Outputs:
+        first, last = ([case.arguments[a] for a in names] for names in (before, after))
+        ranks = range(sum(map(len, case.arguments["nodes"])))
+        sent = [getattr(module, name)(*first, rank, *last) for rank in ranks]
+        return {"out.traffic": np.array(sent, np.int64)}
+
+    return run
+
+
 def steps_of(gradients: np.ndarray) -> list[list[np.ndarray]]:
     """(T, p, n) -> T lists of p arrays (n,)"""
     return [list(step) for step in gradients]

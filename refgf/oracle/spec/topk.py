@@ -5,7 +5,7 @@ from math import ceil
 
 import numpy as np
 
-from refgf.oracle.spec.hierarchy import Nodes, node_slices
+from refgf.oracle.spec.hierarchy.nodes import Nodes, node_slices
 from refgf.oracle.spec.ring import Arrays, slice_bounds
 from refgf.oracle.spec.ring_steps import ring_traffic
 

@@ -10,7 +10,6 @@ first axis `rank`.
 from refgf.oracle.judge.functions import (
     costs,
     daso,
-    hierarchy,
     network,
     topk,
     updates,
@@ -18,7 +17,7 @@ from refgf.oracle.judge.functions import (
 from refgf.oracle.judge.functions.before import JudgedFunction
 from refgf.oracle.spec.statement import FUNCTIONS
 
-MODULES = (updates, daso, hierarchy, topk, network, costs)
+MODULES = (updates, daso, topk, network, costs)
 for module in MODULES:
     FUNCTIONS.update(module.FUNCTIONS)
 

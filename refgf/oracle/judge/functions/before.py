@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from refgf.oracle.spec import calls
 from refgf.oracle.spec.calls import *  # noqa: F403
 from refgf.oracle.spec.calls import RANK_ELEMENT, Outputs, allreduce, named, pairs, select
 from refgf.oracle.spec.case import Case
@@ -55,12 +54,7 @@ def node_traffic(
 ) -> JudgedFunction:
     """Traffic of every rank of some nodes; arguments are passed before and after the rank."""
 
-    def run(module: Any, case: Case) -> Outputs:
-        first, last = ([case.arguments[a] for a in names] for names in (before, after))
-        ranks = range(sum(map(len, case.arguments["nodes"])))
-        traffic = [getattr(module, name)(*first, r, *last) for r in ranks]
-        return {"out.traffic": np.array(traffic, np.int64)}
-
+    run = calls.node_traffic(name, *before, after=after)
     return JudgedFunction(run, {"traffic": ("rank", counts)})
 
 

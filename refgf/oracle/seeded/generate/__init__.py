@@ -5,7 +5,6 @@ from refgf.oracle.seeded.generate import (
     daso,
     daso_heat,
     edges,
-    hierarchy,
     large_batch,
     network,
     resnet50,
@@ -19,6 +18,6 @@ from refgf.oracle.spec.case import Case
 
 def golden_cases() -> list[Case]:
     """All cases of refgf/oracle/golden."""
-    modules = (hierarchy, updates, large_batch, topk, daso)
+    modules = (updates, large_batch, topk, daso)
     modules += (daso_heat, network, resnet50, costs, roundings, edges)
     return [*statement.golden_cases(), *(case for module in modules for case in module.cases())]

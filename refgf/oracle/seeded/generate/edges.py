@@ -62,11 +62,6 @@ def traffic_cases() -> Iterator[Case]:
     nodes = [[0, 1, 2], [3, 4, 5]]
     arguments = {"n": 10, "nodes": nodes, "percent": 100, "hierarchical": True}
     yield make("topk-traffic-nodes-uneven", "topk_traffic", "T7", why, arguments)
-    why = "two pairs of ranks and more join first, and halves are uneven"
-    for p in (6, 7):
-        arguments = {"algorithm": "halving_doubling", "n": 13, "nodes": [list(range(p))]}
-        name = f"halving-doubling-traffic-p{p}-n13"
-        yield make(name, "schedule_traffic", "H7", why, arguments)
 
 
 def scale_cases() -> Iterator[Case]:

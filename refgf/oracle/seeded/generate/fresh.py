@@ -30,36 +30,11 @@ from refgf.oracle.spec.draw import (
     some_sizes,
     wide_integers,
 )
-from refgf.oracle.spec.families import any_vectors
 from refgf.oracle.spec.merge.times import within
 from refgf.oracle.spec.plain_sums import PLAIN_SUMS
 from refgf.oracle.spec.statement import FUNCTIONS, JudgedFunction, fill
 
 LARGE = 3 << 15  # elements: 384 KiB of float32, and more than 16 bits count
-
-
-def vectors(d: Draw, dtype: str, wire_type: str | None, **arguments) -> Drawn:
-    """The arguments, and x (p, n) of a family whose order of summation or special numbers show."""
-    return arguments, {"x": any_vectors(d, dtype, wire_type)}
-
-
-def flat_sum(d: Draw) -> Drawn:
-    wire = pick(d.rng, None, "float16")
-    return vectors(d, "float32", wire, wire=wire)
-
-
-def node_sum(d: Draw, equal: bool = False, threshold: bool = False) -> Drawn:
-    nodes, wire = some_nodes(d.rng, d.p, equal), pick(d.rng, None, "float16")
-    more = {"threshold": max(0, d.n + d.integer(-1, 1))} if threshold else {}
-    return vectors(d, "float32", wire, wire=wire, nodes=nodes, **more)
-
-
-def schedule_traffic(d: Draw) -> Drawn:
-    algorithm = pick(
-        d.rng, "tree", "recursive_doubling", "halving_doubling", "three_phase", "two_level"
-    )
-    nodes = some_nodes(d.rng, d.p, algorithm == "two_level")
-    return {"algorithm": algorithm, "n": d.n, "nodes": nodes}, {}
 
 
 def cast(d: Draw) -> Drawn:
@@ -224,13 +199,8 @@ DRAWN: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
     "lars_partial_squares": ("M8", squares),
     "scaled_lars_run": ("M9", partial(lars, ranks=True)),
     **of("chunk_bounds", "importance", "choose", "percent_of_step", "csc_payload_bytes", "csc_run"),
-    "tree_allreduce": ("H1", flat_sum),
-    "doubling_allreduce": ("H2 H3", flat_sum),
-    "three_phase_allreduce": ("H4", node_sum),
-    "two_level_allreduce": ("H5", partial(node_sum, equal=True)),
-    "log_phases_allreduce": ("H8", node_sum),
-    "hybrid_allreduce": ("H6", partial(node_sum, threshold=True)),
-    "schedule_traffic": ("H7", schedule_traffic),
+    **of("tree_allreduce", "doubling_allreduce", "three_phase_allreduce", "two_level_allreduce"),
+    **of("log_phases_allreduce", "hybrid_allreduce", "schedule_traffic"),
     "keep_count": ("T1", lambda d: ({"n": d.n}, {"percent": d.rng.integers(1, 1001, 9) / 10})),
     "top_k": ("T2", lambda d: ({"k": d.integer(0, d.n)}, {"x": ties(d, d.n)})),
     "topk_run": ("T4 T5", topk_run),

@@ -8,7 +8,7 @@ from refgf.oracle.spec.calls import Outputs
 from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.draw import Draw, random_source, some_nodes
 from refgf.oracle.spec.exercise import Exercise
-from refgf.oracle.spec.hierarchy import Nodes
+from refgf.oracle.spec.hierarchy.nodes import Nodes
 from refgf.oracle.spec.ring import slice_bounds
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 
