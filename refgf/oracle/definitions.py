@@ -16,7 +16,7 @@ module: `from refgf.oracle.definitions import ring_allreduce`. They stand in spe
     large_batch.py  M6-M9    accumulation, LARS in parallel and under loss scaling
     csc/            C        coarse-grained sparse communication
     merge/          G        calls in time, merged gradients (MG-WFBP)
-    costs.py        E        the time of a collective
+    costs/          E        the time of a collective
     daso.py         A1-A12   asynchronous sums between nodes
     daso_heat.py    A13-A20  asynchronous sums between nodes, as the authors' code runs them
     hierarchy/      H        tree, doubling, hierarchies of nodes
@@ -36,7 +36,7 @@ from refgf.oracle.spec.alexnet import alexnet_step, split_layers
 from refgf.oracle.spec.cache.levels import cache_levels, fits
 from refgf.oracle.spec.cache.shards import node_batches, node_shards
 from refgf.oracle.spec.calls import same_bits
-from refgf.oracle.spec.costs import (
+from refgf.oracle.spec.costs.flat import (
     allgather_rounds,
     allgather_s,
     allreduce_line,
@@ -44,9 +44,6 @@ from refgf.oracle.spec.costs import (
     direct_s,
     halving_doubling_rounds,
     halving_doubling_s,
-    hitopk_pairs_s,
-    hitopk_s,
-    log_phases_s,
     longest_slice,
     recursive_doubling_rounds,
     recursive_doubling_s,
@@ -54,12 +51,17 @@ from refgf.oracle.spec.costs import (
     reduce_scatter_s,
     ring_s,
     rounds_s,
-    three_phase_s,
-    topk_s,
     tree_rounds,
     tree_s,
-    two_level_s,
     with_extras,
+)
+from refgf.oracle.spec.costs.nodes import (
+    hitopk_pairs_s,
+    hitopk_s,
+    log_phases_s,
+    three_phase_s,
+    topk_s,
+    two_level_s,
 )
 from refgf.oracle.spec.csc.choice import choose, percent_of_step
 from refgf.oracle.spec.csc.importance import chunk_bounds, importance

@@ -7,6 +7,7 @@ statement.py says what a record holds. Import definitions from `refgf.oracle.def
 import refgf.oracle.spec.cache.epoch
 import refgf.oracle.spec.cache.levels
 import refgf.oracle.spec.cache.shards
+import refgf.oracle.spec.costs.nodes
 import refgf.oracle.spec.csc.cases
 import refgf.oracle.spec.csc.warmup
 import refgf.oracle.spec.hierarchy.log_phases
@@ -17,12 +18,14 @@ import refgf.oracle.spec.merge.groups
 import refgf.oracle.spec.merge.lesson_09
 import refgf.oracle.spec.merge.times
 import refgf.oracle.spec.plain_sums
+import refgf.oracle.spec.roofline
+import refgf.oracle.spec.step_time
 import refgf.oracle.spec.sums
 from refgf.oracle.spec import variants
 
 # modules without records yet: all their functions are definitions
 for name in (
-    *("alexnet", "costs", "daso", "daso_heat", "large_batch"),
+    *("alexnet", "daso", "daso_heat", "large_batch"),
     *("momentum", "network", "numbers", "resnet50", "rounding", "scaling"),
     "topk",
 ):

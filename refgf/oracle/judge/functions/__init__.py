@@ -8,7 +8,6 @@ first axis `rank`.
 """
 
 from refgf.oracle.judge.functions import (
-    costs,
     daso,
     network,
     topk,
@@ -17,7 +16,7 @@ from refgf.oracle.judge.functions import (
 from refgf.oracle.judge.functions.before import JudgedFunction
 from refgf.oracle.spec.statement import FUNCTIONS
 
-MODULES = (updates, daso, topk, network, costs)
+MODULES = (updates, daso, topk, network)
 for module in MODULES:
     FUNCTIONS.update(module.FUNCTIONS)
 

@@ -1,7 +1,6 @@
 """Generators of the golden cases. Each asserts that its case exercises what `why` claims."""
 
 from refgf.oracle.seeded.generate import (
-    costs,
     daso,
     daso_heat,
     edges,
@@ -19,5 +18,5 @@ from refgf.oracle.spec.case import Case
 def golden_cases() -> list[Case]:
     """All cases of refgf/oracle/golden."""
     modules = (updates, large_batch, topk, daso)
-    modules += (daso_heat, network, resnet50, costs, roundings, edges)
+    modules += (daso_heat, network, resnet50, roundings, edges)
     return [*statement.golden_cases(), *(case for module in modules for case in module.cases())]

@@ -14,9 +14,9 @@ import numpy as np
 from refgf.oracle import definitions
 from refgf.oracle.definitions import conv, fully_connected
 from refgf.oracle.seeded.generate.families import inputs, random_source
-from refgf.oracle.seeded.generate.fresh_times import TIMES, time_bounds
 from refgf.oracle.seeded.generate.network import U, gamma
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.costs import flat as costs
 from refgf.oracle.spec.draw import (
     Draw,
     Drawn,
@@ -218,7 +218,9 @@ DRAWN: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
     "max_pool": ("N2", partial(layer, window=True)),
     "relu": ("N3", lambda d: ({}, {"x": d.floats(40).astype(np.float64)})),
     "fully_connected": ("N6", dense_layer),
-    **TIMES,
+    **of("reduce_scatter_s", "allgather_s", "ring_s", "direct_s", "tree_s"),
+    **of("recursive_doubling_s", "halving_doubling_s", "allreduce_line"),
+    **of("three_phase_s", "two_level_s", "log_phases_s", "topk_s", "hitopk_s", "hitopk_pairs_s"),
     **of("step_times", "lazy_step", "greedy_counts", "best_counts"),
 }
 
@@ -228,8 +230,8 @@ def bounds(case: Case) -> dict[str, np.ndarray]:
     t, a = case.tensors, case.arguments
     if "out.step_s" in t:
         return within(case).with_prefix("bound")
-    if case.function in TIMES:
-        return time_bounds(case)
+    if "out.seconds" in t or "out.line" in t:
+        return costs.within(case).with_prefix("bound")
     if case.function in ("lars_step", "scaled_lars_run"):
         names = [name for name in ("w", "v") if f"out.{name}" in t and t[f"out.{name}"].size]
         return {f"bound.{name}": relative(t[f"out.{name}"], 2.0**-20) for name in names}

@@ -5,7 +5,6 @@ catches every one. A variant has the signature of the definition that it replace
 """
 
 from refgf.oracle.seeded.mistakes import (
-    costs,
     daso,
     daso_heat,
     edges,
@@ -21,7 +20,6 @@ from refgf.oracle.spec.statement import MISTAKES, Mistake
 __all__ = [
     "MISTAKES",
     "Mistake",
-    "costs",
     "daso",
     "daso_heat",
     "edges",
