@@ -4,6 +4,7 @@ statement.py says what a record holds. Import definitions from `refgf.oracle.def
 """
 
 # ruff: noqa: F401  importing a technique makes its records
+import refgf.oracle.spec.backward
 import refgf.oracle.spec.cache.epoch
 import refgf.oracle.spec.cache.levels
 import refgf.oracle.spec.cache.shards
@@ -19,8 +20,11 @@ import refgf.oracle.spec.merge.lesson_09
 import refgf.oracle.spec.merge.times
 import refgf.oracle.spec.plain_sums
 import refgf.oracle.spec.roofline
+import refgf.oracle.spec.speedup
+import refgf.oracle.spec.stack
 import refgf.oracle.spec.step_time
 import refgf.oracle.spec.sums
+import refgf.oracle.spec.two_ranks
 from refgf.oracle.spec import variants
 
 # modules without records yet: all their functions are definitions
