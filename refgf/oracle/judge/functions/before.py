@@ -6,7 +6,7 @@ from typing import Any
 
 from refgf.oracle.spec import calls
 from refgf.oracle.spec.calls import *  # noqa: F403
-from refgf.oracle.spec.calls import RANK_ELEMENT, Outputs, allreduce, named, pairs, select
+from refgf.oracle.spec.calls import RANK_ELEMENT, Outputs, allreduce, named, select
 from refgf.oracle.spec.case import Case
 
 
@@ -37,16 +37,6 @@ def array_function(
         return named(axes, result if len(axes) > 1 else [result])
 
     return JudgedFunction(run, axes)
-
-
-def bounds_of(name: str, *arguments: str, axis: str) -> JudgedFunction:
-    """A function that divides elements: it returns [(start, stop)]."""
-
-    def run(module: Any, case: Case) -> Outputs:
-        bounds = getattr(module, name)(*(case.arguments[a] for a in arguments))
-        return {"out.bounds": pairs(bounds)}
-
-    return JudgedFunction(run, {"bounds": (axis, "start, stop")})
 
 
 def node_traffic(
