@@ -44,19 +44,19 @@ def by_sum(**other):
 
 
 WRONG = {  # gloo ends the process, or waits for ever
-    r"call 1 .rank 1: allreduce of 16 float32 in step 0, line 12; rank 0: allreduce of 96": by_sum(
+    r"call 1 .rank 1: allreduce of 16 float32 in step 0, line 11; rank 0: allreduce of 96": by_sum(
         WHERE="rank == 0 or i > 0"
     ),
     r"call 18 .rank 1: none, it made 17; rank 0: allreduce of 3 float32 in step 2": by_sum(
         WHERE="rank == 0 or i < 5 or step < 2"
     ),
-    r"call 1 .rank 1: allreduce of 3 float32 in step 0, line 12": by_sum(
+    r"call 1 .rank 1: allreduce of 3 float32 in step 0, line 11": by_sum(
         PARAMETERS="list(net.parameters())[::1 - 2 * rank]"
     ),
-    r"call 7 .rank 1: allreduce of 96 float32 in step 1, line 12; rank 0: broadcast of 3": by_sum(
+    r"call 7 .rank 1: allreduce of 96 float32 in step 1, line 11; rank 0: broadcast of 3": by_sum(
         ONE="dist.broadcast(p.data, 0) if rank < 1 < size else 0"
     ),
-    r"call \d+ .rank 1: none, it made \d+; rank 0: .* in step 1, line 10": BY_DDP,
+    r"call \d+ .rank 1: none, it made \d+; rank 0: .* in step 1, line 9": BY_DDP,
 }
 FEW = list(WRONG)[:2]
 

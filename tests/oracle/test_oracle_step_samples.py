@@ -81,7 +81,7 @@ def test_nothing_is_made_up(what, two, tmp_path):
 
 def test_samples_without_a_label_are_left_out(two, tmp_path):
     """The first 12 samples have a label each second time."""
-    head = "from step_cases import batch\n"
+    head = "from tests.support.step.cases import batch\n"
     said = text_of(tmp_path, two, "t[:-1]", head=head)
     assert "sample 23 of batch(seed) lost" in said and "6 on rank 0, 11 on rank 1" in said
 

@@ -74,7 +74,7 @@ ACCELERATE = """\
 
 def test_a_loop_on_accelerate(two, tmp_path):
     pytest.importorskip("accelerate")
-    head = "import step_cases\nbatch = step_cases.batch\n"
+    head = "from tests.support.step.cases import batch\n"
     right = ACCELERATE.replace("LOSS", 'loss(own, call, "sum") / count * 2 * size')
     assert judge(subject(tmp_path, right, "right.py", head), two).right
     wrong = ACCELERATE.replace("LOSS", "loss(own, call)")
@@ -199,7 +199,7 @@ SAID = {
     "loss scale; clipped while scaled; next: scaler.unscale_(optimizer) first": (SCALED, ""),
     "this is DistributedSampler's padding (drop_last=False): 25 samples became 26": (
         PADS,
-        "import step_cases\n" + ODD,
+        "from tests.support.step import cases as step_cases\n" + ODD,
     ),
     "next: run with --ranks 3 to tell apart numbers that are equal here": (
         LOOP.replace("LOSS", "lambda *own: (2 if size > 1 else 1) * loss(*own)"),

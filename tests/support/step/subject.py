@@ -1,4 +1,4 @@
-"""A file for `oracle step`: the model, batch and loss of step_cases.py and a `train`."""
+"""A file for `oracle step`: the model, batch and loss of cases.py and a `train`."""
 
 
 def subject(folder, train, name="mine.py", head=""):
