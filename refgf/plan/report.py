@@ -292,5 +292,6 @@ def notes(found: dict[str, Any]) -> list[str]:
         by = MEASURE[name]
         if name == "hops" and found["network"]["inside_known"]:
             by = "all_reduce_perf with one GPU a host"
-        lines.append(said if narrowed else f"{said}; narrow it with {by}")
+        said = said if narrowed else f"{said}; narrow it with {by}"
+        lines += wrap(said, COLUMNS, subsequent_indent="    ")
     return lines
