@@ -20,6 +20,7 @@ PAGES = {
     "lessons/LICENSE.md": "license/index.html",
     "docs/judge.md": "judge/index.html",
     "docs/predict.md": "predict/index.html",
+    "docs/torch.md": "torch/index.html",
     "docs/results.md": "results/index.html",
     "docs/scale.md": "scale/index.html",
     "docs/install.md": "setup/index.html",
