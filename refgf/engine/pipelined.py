@@ -41,7 +41,6 @@ from refgf.comm.schedule import (
     LOCAL_OPERATIONS,
     NOTHING,
     Algorithm,
-    Allreduce,
     Schedule,
     Step,
     apply,
@@ -49,7 +48,7 @@ from refgf.comm.schedule import (
     local,
 )
 from refgf.comm.slices import length
-from refgf.device import is_device
+from refgf.device import Allreduce, is_device
 from refgf.engine.exact import exact
 from refgf.engine.half import cast
 
@@ -60,7 +59,7 @@ DEPTH = 4
 def pipelined(
     comm: Comm,
     algorithm: Algorithm,
-    wire: DTypeLike = None,
+    wire: DTypeLike | None = None,
     segment_bytes: int | None = None,
     depth: int = DEPTH,
 ) -> Allreduce:

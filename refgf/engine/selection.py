@@ -34,7 +34,7 @@ ROUNDS = (3, 2.0), (4, 1.2), (10, 1.0)  # rows, and the largest ratio to the fas
 
 
 def candidates(
-    comm: Comm, algorithms: dict[str, Algorithm], wire: DTypeLike = None
+    comm: Comm, algorithms: dict[str, Algorithm], wire: DTypeLike | None = None
 ) -> dict[str, Allreduce]:
     """The ring and `algorithms`, bound to a communicator, and what else it offers. Collective.
 
@@ -137,7 +137,7 @@ class Fastest:
     def choose(self, nbytes: int) -> str:
         """The name of the fastest side for a vector of so many bytes."""
         times_s = {name: self.seconds(name, nbytes) for name in self.sides}
-        fastest = min(times_s, key=times_s.get)
+        fastest = min(times_s, key=lambda name: times_s[name])
         return OWN if times_s.get(OWN, math.inf) < TIE * times_s[fastest] else fastest
 
     def seconds(self, name: str, nbytes: int) -> float:

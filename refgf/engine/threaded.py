@@ -26,7 +26,7 @@ class ThreadedWorkspace(Workspace):
             raise ValueError(f"ThreadedWorkspace: got {threads} threads; wanted 1 or more; next: 1")
         super().__init__(np, dtype, images_per_block)
         self.threads = threads
-        self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+        self._pool = ThreadPoolExecutor(max(1, threads - 1))  # starts a thread when it has work
 
     def share(self, work: Callable, n: int) -> None:
         """Call work(worker, span) concurrently with non-empty slices that cover range(n)."""

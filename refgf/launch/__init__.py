@@ -34,6 +34,7 @@ import re
 import sys
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from refgf.launch import leftovers, watchdog
 from refgf.launch.abort import Abort, running_mpi
@@ -204,7 +205,7 @@ def tasks_on_node(text: str, node: int) -> int:
     return counts[0][0]
 
 
-def _read(what: Callable, *arguments):
+def _read(what: Callable[..., Any], *arguments: Any) -> Any:
     """`what` of the environment; nonsense there ends the program with a sentence."""
     try:
         return what(os.environ, *arguments)
@@ -218,7 +219,8 @@ def _start() -> None:
         follow_launcher()
     os.environ.update({setting.name: setting.value for setting in settings})
     with contextlib.suppress(AttributeError, RuntimeError, OSError):  # stderr may be no file
-        faulthandler.enable(sys.__stderr__)  # a crash in C code prints where Python was
+        # a crash in C code prints where Python was; without stderr this raises
+        faulthandler.enable(sys.__stderr__)  # type: ignore[arg-type]
     _watch()
     if job.local_rank == 0:
         removed.update(leftovers.remove())

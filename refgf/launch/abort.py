@@ -26,7 +26,7 @@ try:
     import fcntl
     import termios
 except ImportError:  # Windows
-    fcntl = termios = None
+    fcntl = termios = None  # type: ignore[assignment]  # asked for before use
 
 PAUSE_S = 0.5  # rank 0 prints first; rank r waits this and r * 0.1 s
 LONGEST_PAUSE_S = 2.5
@@ -36,7 +36,7 @@ leave_at_once = os._exit
 
 def running_mpi() -> ModuleType | None:
     """mpi4py.MPI while MPI runs, else None. It looks in sys.modules, so MPI never starts here."""
-    mpi = sys.modules.get("mpi4py.MPI")
+    mpi: Any = sys.modules.get("mpi4py.MPI")
     started = getattr(mpi, "Is_initialized", None)  # None while mpi4py.MPI is still being imported
     return mpi if started and started() and not mpi.Is_finalized() else None
 
@@ -56,7 +56,7 @@ class Abort:
         _Exit.abort = self
         # `python -m mpi4py` ends the job itself, and catches Python's own class
         if self._launched_as[1] > 1 and "mpi4py.run" not in sys.modules:
-            builtins.SystemExit = _Exit
+            builtins.SystemExit = _Exit  # type: ignore[misc]  # what user code then names
 
     def rank_and_size(self) -> tuple[int, int]:
         """This process's (rank, size) in the job."""
@@ -128,7 +128,7 @@ class Abort:
         time.sleep(1)  # the other ranks print too
         _abort(1)
 
-    def _failed(self, error: BaseException, trace, thread: str) -> None:
+    def _failed(self, error: BaseException, trace: Any, thread: str) -> None:
         rank, size = self.rank_and_size()
         where = f"rank {rank} of {size} on {socket.gethostname()}"
         if isinstance(error, KeyboardInterrupt):
@@ -146,8 +146,8 @@ class _Exit(PythonsExit):
     abort: Abort
 
     @property
-    def code(self) -> Any:
-        status = PythonsExit.code.__get__(self)
+    def code(self) -> Any:  # type: ignore[override]  # a property there, too
+        status = PythonsExit.code.__get__(self)  # type: ignore[union-attr]
         uncaught = sys._getframe().f_back is None  # no Python frame reads it
         if status not in (None, 0) and uncaught:
             self.abort.end_after_exit(status)

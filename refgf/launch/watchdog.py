@@ -31,6 +31,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from types import FrameType
+from typing import Any
 
 PREFIX = "refgf_progress_"
 FOLDERS = "/dev/shm", "/tmp"
@@ -69,7 +70,7 @@ class Progress:
             if not self.has_left:
                 self._moved_at[self.rank] = time.monotonic()
 
-    def leave(self, mpi_runs: Callable[[], object], stall_s: float) -> None:
+    def leave(self, mpi_runs: Callable[[], Any], stall_s: float) -> None:
         """This rank ends: the file loses its name, and the rank waits until all others end, too.
 
         It goes on if MPI does not run, or if the others stand still and their watchdogs do nothing:
@@ -134,7 +135,7 @@ def watch_progress(progress: Progress, stall_s: float, end: Callable[[str], None
     threading.Thread(target=watch, name="watchdog", daemon=True).start()
 
 
-def watch_start(stall_s: float, mpi_runs: Callable[[], object]) -> None:
+def watch_start(stall_s: float, mpi_runs: Callable[[], Any]) -> None:
     """End this rank, with its traceback, after so many seconds inside MPI_Init.
 
     A rank that ended before it loaded this module leaves the others waiting there. Hydra tells them
@@ -146,7 +147,8 @@ def watch_start(stall_s: float, mpi_runs: Callable[[], object]) -> None:
     def watch() -> None:
         with contextlib.suppress(AttributeError, RuntimeError, OSError):  # stderr may be no file
             while not mpi_runs():
-                faulthandler.dump_traceback_later(stall_s, exit=True, file=sys.__stderr__)
+                stderr: Any = sys.__stderr__
+                faulthandler.dump_traceback_later(stall_s, exit=True, file=stderr)
                 time.sleep(min(SAMPLE_S, stall_s / 4))
             faulthandler.cancel_dump_traceback_later()
 
@@ -181,9 +183,10 @@ def counters() -> dict[int, list[float]]:
     Python before 3.13 may keep the other variables, too, for as long as such a call lasts. So this
     is asked only of a job that has stood still for half of its time.
     """
-    found = {}
-    for thread, frame in threads():
+    found: dict[int, list[float]] = {}
+    for thread, innermost in threads():
         numbers = found[thread] = []
+        frame: FrameType | None = innermost
         while frame:
             values = list(frame.f_locals.values())
             numbers += [value for value in values if type(value) in (int, float)]

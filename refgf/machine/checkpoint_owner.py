@@ -18,7 +18,7 @@ from refgf.machine.checkpoint_files import MANIFEST
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 OWNER = "refgf-checkpoint.txt"
 LOCK = "refgf.lock"

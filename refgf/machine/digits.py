@@ -73,7 +73,7 @@ def _read_bundled() -> tuple[np.ndarray, np.ndarray]:
     Importing sklearn.datasets takes 1.5 s of processor time a rank; reading its data file 0.01 s.
     """
     spec = importlib.util.find_spec("sklearn")
-    if spec is None:
+    if spec is None or spec.origin is None:
         raise ModuleNotFoundError(
             "digits: got no scikit-learn; wanted its data file, which has the images; "
             f"next: {install('lessons')}, or use your own images"

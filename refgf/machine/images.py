@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Callable
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from refgf.machine.regular_files import open_regular
 
@@ -31,7 +31,7 @@ END_MARKS = (b"\xff\xd9", b"IEND\xaeB`\x82")
 TAIL_BYTES = 64
 MOST_PIXELS = 1 << 26  # 256 MiB decoded; ImageNet's largest file has 61 million
 # exceptions of Pillow and its libraries for damaged files; any other one is a bug
-DAMAGE = (OSError, SyntaxError, ValueError, EOFError)
+DAMAGE: tuple[type[Exception], ...] = (OSError, SyntaxError, ValueError, EOFError)
 DAMAGE += (struct.error, zlib.error, Image.DecompressionBombError)
 # Pillow warns of more pixels than are accepted here
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
@@ -105,7 +105,7 @@ def _tail(path: str) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, Image.UnidentifiedImageError):
+    if isinstance(error, UnidentifiedImageError):
         return "is neither JPEG nor PNG"
     return f"cannot be decoded: {getattr(error, 'strerror', None) or error}"
 

@@ -54,7 +54,7 @@ def _quantity(
 
 def _with_unit(value: float, units: dict) -> str:
     fitting = [u for u in units if float(units[u]) <= value * (1 + 1e-9)] or [
-        min(units, key=units.get)
+        min(units, key=lambda unit: units[unit])
     ]
-    unit = max(fitting, key=units.get)
+    unit = max(fitting, key=lambda unit: units[unit])
     return f"{value / float(units[unit]):.4g}{unit}"

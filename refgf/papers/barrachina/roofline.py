@@ -64,7 +64,7 @@ def layer_times(workload: Any, batch: int, node: Node, itemsize: int = 4) -> lis
         backward = batch * layer.backward_flops, layer.backward_bytes(batch, itemsize)
         seconds = [node.kernel_s(*work) for work in (forward, backward)]
         limits = [node.limit(*work) for work in (forward, backward)]
-        times.append(LayerTime(layer.name, *seconds, *limits))
+        times.append(LayerTime(layer.name, seconds[0], seconds[1], limits[0], limits[1]))
     return times
 
 
@@ -83,7 +83,7 @@ class Point:
 
     @property
     def bottleneck(self) -> str:
-        return max(self.shares, key=self.shares.get)
+        return max(self.shares, key=lambda name: self.shares[name])
 
 
 def eager_step(ready: Gradients, allreduce_s: CallTime, compute_s: float) -> PredictedStep:

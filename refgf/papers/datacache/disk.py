@@ -153,7 +153,8 @@ def _open_both(folder: str) -> tuple[int, int]:
     try:
         os.makedirs(folder, exist_ok=True)
         names = (os.path.join(folder, f"refgf-cache.{name}") for name in ("manifest", "data"))
-        return tuple(own_handle(name, os.O_RDWR | os.O_CREAT) for name in names)
+        manifest, data = (own_handle(name, os.O_RDWR | os.O_CREAT) for name in names)
+        return manifest, data
     except OSError as error:
         raise ValueError(
             f"DiskCache: got {error}; wanted a writable folder on this node's disk, "

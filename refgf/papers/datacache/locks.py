@@ -17,7 +17,7 @@ from refgf.comm.arguments import Comm
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 _locks: dict[tuple[int, int], threading.Lock] = collections.defaultdict(threading.Lock)
 

@@ -31,7 +31,7 @@ class ResidualBlock(Layer):
         super().__init__(name, main[0].input_shape, output_shape, workspace, operations)
         self.main, self.shortcut = main, shortcut
         self.backward_order = main[::-1] + shortcut[::-1]
-        self.tensors = tuple(spec for layer in self.backward_order for spec in layer.tensors)
+        self.tensors = [spec for layer in self.backward_order for spec in layer.tensors]
         self.relu = ReLU(f"{name}.relu", output_shape, workspace)
         shape = shortcut[-1].output_shape if shortcut else self.input_shape
         if output_shape != shape:

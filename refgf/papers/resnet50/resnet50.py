@@ -77,7 +77,7 @@ class ResNet50(Network):
 
     def row(self, shape: tuple, convolutions: dict[str, Filters], block: str) -> list[Layer]:
         """Convolutions of a block, each with its normalisation, and ReLU between them."""
-        layers = []
+        layers: list[Layer] = []
         for letter, filters in convolutions.items():
             name = f"{block}.{letter}"
             if layers:
