@@ -12,7 +12,8 @@ from refgf.machine.checkpoint import CheckpointNotWritten, Checkpoints
 from tests.support.checkpoint_cases import CSC, advance, names, new_flow, resumed, save_on_threads
 
 OTHER_JOB = """
-import sys, checkpoint_cases
+import sys
+from tests.support import checkpoint_cases
 checkpoint_cases.save_on_threads(checkpoint_cases.Path(sys.argv[1]), [2])
 print("saved", flush=True)
 sys.stdin.read()
