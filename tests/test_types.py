@@ -60,6 +60,7 @@ def test_a_user_s_mistakes_are_found(tmp_path):
 
 def test_no_module_is_listed_as_unmended_without_need(tmp_path):
     """Without that list mypy finds errors in every module of it, and in no other."""
+    pytest.importorskip("torch")  # without it mypy sees no errors in what uses it
     text = (ROOT / "pyproject.toml").read_text()
     assert text.count("ignore_errors = true") == 1
     settings = tmp_path / "pyproject.toml"
