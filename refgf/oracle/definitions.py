@@ -5,15 +5,13 @@ The functions work on "one array per rank", a list of p arrays, in plain NumPy, 
 definition. They import nothing else of the project, and they are slow. Import them from this
 module: `from refgf.oracle.definitions import ring_allreduce`. They stand in spec/:
 
-    numbers.py      P1-P3    rounding to the wire type
-    scaling.py      P4-P8    loss scaling, master weights
+    precision/      P        rounding to the wire type, loss scaling, master weights
     ring.py         R1-R4    allreduce by a ring
     ring_steps.py   R5, R6   its steps and messages
     direct.py       D        allreduce in rank order
     sums.py         S        the exact sum, and a bound for any order of summation
     lazy/           L        lazy allreduce, merged gradients
-    momentum.py     M1-M5    momentum SGD, LARS
-    large_batch.py  M6-M9    accumulation, LARS in parallel and under loss scaling
+    momentum/       M        momentum SGD, learning rates, LARS, large batches
     csc/            C        coarse-grained sparse communication
     merge/          G        calls in time, merged gradients (MG-WFBP)
     costs/          E        the time of a collective
@@ -125,12 +123,6 @@ from refgf.oracle.spec.hierarchy.nodes import node_slices
 from refgf.oracle.spec.hierarchy.three_phases import hybrid_allreduce, three_phase_allreduce
 from refgf.oracle.spec.hierarchy.traffic import schedule_traffic
 from refgf.oracle.spec.hierarchy.two_levels import two_level_allreduce
-from refgf.oracle.spec.large_batch import (
-    accumulated,
-    lars_partial_squares,
-    polynomial_rate,
-    scaled_lars_run,
-)
 from refgf.oracle.spec.lazy.calls import bytes_per_gradient, lazy_calls, lazy_rest
 from refgf.oracle.spec.lazy.sums import (
     allreduce_calls,
@@ -140,14 +132,15 @@ from refgf.oracle.spec.lazy.sums import (
 )
 from refgf.oracle.spec.merge.groups import best_counts, greedy_counts, groupings, joins
 from refgf.oracle.spec.merge.times import computed_at, lazy_step, step_times
-from refgf.oracle.spec.momentum import (
-    LARSSettings,
-    decayed_gradient,
-    lars_ratio,
-    lars_step,
-    momentum_step,
-    warmup_rate,
+from refgf.oracle.spec.momentum.large_batch import (
+    accumulated,
+    lars_partial_squares,
+    scaled_lars_run,
 )
+from refgf.oracle.spec.momentum.lars import LARSSettings, lars_ratio
+from refgf.oracle.spec.momentum.lars_step import lars_step
+from refgf.oracle.spec.momentum.rates import polynomial_rate, warmup_rate
+from refgf.oracle.spec.momentum.sgd import decayed_gradient, momentum_step
 from refgf.oracle.spec.network import (
     batch_norm,
     batch_norm_backward,
@@ -162,7 +155,9 @@ from refgf.oracle.spec.network import (
     relu,
     softmax_cross_entropy,
 )
-from refgf.oracle.spec.numbers import (
+from refgf.oracle.spec.precision.master import scaled_run, working_copy
+from refgf.oracle.spec.precision.scale import all_finite, next_scale, scaled_allreduce
+from refgf.oracle.spec.precision.wire import (
     bfloat16_bits,
     bfloat16_values,
     on_wire,
@@ -179,13 +174,6 @@ from refgf.oracle.spec.resnet50 import (
 from refgf.oracle.spec.ring import agree, ring_allreduce, rounded_fold, slice_bounds
 from refgf.oracle.spec.ring_steps import ring_states, ring_traffic
 from refgf.oracle.spec.rounding import alexnet_rounding, gamma, momentum_rounding
-from refgf.oracle.spec.scaling import (
-    all_finite,
-    next_scale,
-    scaled_allreduce,
-    scaled_run,
-    working_copy,
-)
 from refgf.oracle.spec.sums import exact_sum, summation_bound
 from refgf.oracle.spec.topk import (
     hitopk_pairs_traffic,

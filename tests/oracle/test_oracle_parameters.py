@@ -9,7 +9,9 @@ import pytest
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.verify import verify_case
 from refgf.oracle.seeded.generate.fresh import fresh_cases
-from refgf.oracle.seeded.mistakes import roundings
+from refgf.oracle.spec.momentum.lars_step import factors_rounded_first
+from refgf.oracle.spec.momentum.sgd import zero_times_w
+from refgf.oracle.spec.precision.scale import times_the_reciprocal
 from refgf.oracle.spec.variants import variant
 from tests.support.golden import CASES
 
@@ -69,9 +71,9 @@ def test_special_numbers_occur_in_each_input(function, kind):
 
 # What an implementer tried, and `verify` once accepted: function, its wrong variant, statement.
 ACCEPTED = {
-    "scaled_allreduce": (roundings.times_the_reciprocal, "P4"),
-    "decayed_gradient": (roundings.zero_times_w, "M2"),
-    "lars_step": (roundings.factors_rounded_first, "M5"),
+    "scaled_allreduce": (times_the_reciprocal, "P4"),
+    "decayed_gradient": (zero_times_w, "M2"),
+    "lars_step": (factors_rounded_first, "M5"),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
 from refgf.oracle.spec import rounding
-from refgf.oracle.spec.momentum import momentum_step
+from refgf.oracle.spec.momentum.sgd import momentum_step
 
 IMAGES = 4
 UNIT = 2.0**-36  # far above float64's, so that what float64 itself rounds does not matter

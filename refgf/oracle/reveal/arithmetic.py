@@ -8,7 +8,7 @@ import numpy as np
 from refgf.oracle.reveal.bounds import Outside, Rounding, outside
 from refgf.oracle.reveal.probes import BITS, Array, Box
 from refgf.oracle.reveal.trees import Tree, evaluate, is_binary, leaves
-from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.precision.wire import on_wire
 
 Run = tuple[int, int, Tree | None]
 FORMATS = {8: "bfloat16", 11: "float16", 24: "float32", 53: "float64", 64: "80-bit extended"}

@@ -18,7 +18,11 @@ import refgf.oracle.spec.lazy.sums
 import refgf.oracle.spec.merge.groups
 import refgf.oracle.spec.merge.lesson_09
 import refgf.oracle.spec.merge.times
+import refgf.oracle.spec.momentum.large_batch
+import refgf.oracle.spec.momentum.rates
 import refgf.oracle.spec.plain_sums
+import refgf.oracle.spec.precision.half_sum
+import refgf.oracle.spec.precision.master
 import refgf.oracle.spec.roofline
 import refgf.oracle.spec.speedup
 import refgf.oracle.spec.stack
@@ -29,8 +33,8 @@ from refgf.oracle.spec import variants
 
 # modules without records yet: all their functions are definitions
 for name in (
-    *("alexnet", "daso", "daso_heat", "large_batch"),
-    *("momentum", "network", "numbers", "resnet50", "rounding", "scaling"),
+    *("alexnet", "daso", "daso_heat"),
+    *("network", "resnet50", "rounding"),
     "topk",
 ):
     module = __import__(f"refgf.oracle.spec.{name}", fromlist=[name])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from refgf.oracle.spec.csc.importance import chunk_bounds
-from refgf.oracle.spec.momentum import momentum_step
+from refgf.oracle.spec.momentum.sgd import momentum_step
 from refgf.oracle.spec.ring import Arrays, ring_allreduce
 from refgf.oracle.spec.ring_steps import ring_traffic
 

@@ -24,7 +24,7 @@ from refgf.oracle.spec.daso import (
     daso_wait,
     tree_children,
 )
-from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.ring import Arrays
 from refgf.oracle.spec.ring_steps import ring_traffic
 

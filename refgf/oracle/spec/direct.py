@@ -3,7 +3,7 @@
 import numpy as np
 
 from refgf.oracle.spec.calls import RANK_ELEMENT, TRAFFIC, allreduce, traffic_of
-from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.ring import R3, Arrays, flushed, ring_over, rounded_fold, slice_bounds
 from refgf.oracle.spec.ring_steps import traffic_cases
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement

@@ -12,7 +12,7 @@ import numpy as np
 
 from refgf.oracle.spec.draw import Draw, pick
 from refgf.oracle.spec.floats import DIGITS, LARGEST, SMALLEST
-from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.precision.wire import on_wire
 
 FAMILY_SAYS = {
     "invariant": (

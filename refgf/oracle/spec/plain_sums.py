@@ -8,7 +8,7 @@ from refgf.oracle.spec.direct import DIRECT, direct_allreduce, direct_in_calls
 from refgf.oracle.spec.draw import TYPES, Draw, random_source
 from refgf.oracle.spec.families import FAMILY_SAYS, any_vectors, inputs
 from refgf.oracle.spec.floats import beyond_float32, nans
-from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.ring import RING, ring_allreduce, shape_says
 from refgf.oracle.spec.ring_steps import ring_states
 from refgf.oracle.spec.statement import Cases, JudgedFunction

@@ -29,7 +29,7 @@ from refgf.oracle.spec.calls import (
 )
 from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.exercise import Exercise
-from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 
 Arrays = list[np.ndarray]  # one per rank

@@ -9,7 +9,7 @@ import numpy as np
 
 from refgf.oracle.spec.calls import TRAFFIC, traffic_of
 from refgf.oracle.spec.exercise import Collective, Drawn, Exercise
-from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.ring import (
     ANY,
     DIVIDES,

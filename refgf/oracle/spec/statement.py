@@ -145,6 +145,7 @@ class JudgedFunction:
     also: tuple[str, ...] = ()
     generators: list[Callable[[], Cases]] = field(default_factory=list)
     draw: Callable[[Draw], dict] | None = None
+    bound: Callable[[Case], dict] | None = None
 
     def __post_init__(self) -> None:
         self.run = self.run or self._by_name
@@ -171,6 +172,11 @@ class JudgedFunction:
         """Register what draws the arguments and inputs of a fresh case."""
         self.draw = draw
         return draw
+
+    def bounds(self, bound: Callable[[Case], dict]) -> Callable[[Case], dict]:
+        """Register how far results of fresh cases may be off: {"NAME": array}."""
+        self.bound = bound
+        return bound
 
     def case(
         self,

@@ -4,12 +4,10 @@ from refgf.oracle.seeded.generate import (
     daso,
     daso_heat,
     edges,
-    large_batch,
     network,
     resnet50,
     roundings,
     topk,
-    updates,
 )
 from refgf.oracle.spec import statement
 from refgf.oracle.spec.case import Case
@@ -17,6 +15,6 @@ from refgf.oracle.spec.case import Case
 
 def golden_cases() -> list[Case]:
     """All cases of refgf/oracle/golden."""
-    modules = (updates, large_batch, topk, daso)
+    modules = (topk, daso)
     modules += (daso_heat, network, resnet50, roundings, edges)
     return [*statement.golden_cases(), *(case for module in modules for case in module.cases())]

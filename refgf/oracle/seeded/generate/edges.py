@@ -9,22 +9,6 @@ from refgf.oracle.seeded.generate.families import make, random_source, require
 from refgf.oracle.spec.case import Case
 
 
-def number_cases() -> Iterator[Case]:
-    why, arrays = "without gradient and decay the denominator is 0", {"w": [3, 4], "g": [0, 0]}
-    arrays = {name: np.float32(values) for name, values in arrays.items()}
-    settings = {"trust": 0.3, "decay": 0.0}
-    case = make("lars-ratio-no-denominator", "lars_ratio", "M4", why, settings, **arrays)
-    require(case["out.ratio"] == 1, case, "the ratio is 1")
-    case.tensors["bound.ratio"] = 8 * 2.0**-53 * case["out.ratio"]
-    yield case
-    for name, numbers, why in (
-        ("zeros", [0.0, -0.0, 0.0], "no element is nonzero: a share of 0"),
-        ("one", [0.0, 2.0**-30, 0.0], "the only element that is nonzero becomes zero"),
-    ):
-        arguments, x = {"wire": "float16"}, np.float32(numbers)
-        yield make(f"underflow-share-{name}", "underflow_share", "P3", why, arguments, x=x)
-
-
 def merge_cases() -> Iterator[Case]:
     rng = random_source("late-sum-0")
     w, total = (rng.standard_normal(23).astype(np.float32) for _ in range(2))
@@ -64,30 +48,8 @@ def traffic_cases() -> Iterator[Case]:
     yield make("topk-traffic-nodes-uneven", "topk_traffic", "T7", why, arguments)
 
 
-def scale_cases() -> Iterator[Case]:
-    """Gradients of 30 with a scale of 1024: each rank sends 30720, which float16 has."""
-    rng = random_source("scaled-run-sum")
-    w = rng.standard_normal(13).astype(np.float32)
-    g = (rng.standard_normal((6, 4, 13)) * 0.01).astype(np.float32)
-    g[2, :, 5] = 30
-    why = "in step 2 every rank's numbers are finite on the wire, and only their sum is not"
-    arguments = {"rate": 0.1, "momentum": 0.9, "scale": 1024.0, "interval": 2, "wire": "float16"}
-    name, statements = "scaled-run-sum-overflow", "P4 P5 P6 P7 P8"
-    case = make(name, "scaled_run", statements, why, arguments, w=w, g=g)
-    require(case["out.finite"].tolist() == [1, 1, 0, 1, 1, 1], case, "step 2 is skipped")
-    yield case
-    finite = np.array([1, 1, 1, 1, 0, 1, 1, 1, 1, 1], np.uint8)
-    why = "a scale of 1000 grows to 2^24, between two of its doublings, and is halved from there"
-    settings = {"scale": 1000.0 * 2**13, "interval": 1}
-    case = make("next-scale-largest-1000", "next_scale", "P6", why, settings, finite=finite)
-    require(2.0**24 in case["out.scale"], case, "it is at the limit")
-    yield case
-
-
 def cases() -> Iterator[Case]:
     for group in (
-        scale_cases,
-        number_cases,
         merge_cases,
         bisection_cases,
         traffic_cases,

@@ -14,7 +14,7 @@ import numpy as np
 from refgf.oracle import definitions
 from refgf.oracle.definitions import conv, fully_connected
 from refgf.oracle.seeded.generate.families import inputs, random_source
-from refgf.oracle.seeded.generate.network import U, gamma
+from refgf.oracle.seeded.generate.network import gamma
 from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.costs import flat as costs
 from refgf.oracle.spec.draw import (
@@ -24,72 +24,14 @@ from refgf.oracle.spec.draw import (
     dense_layer,
     layer,
     pick,
-    relative,
     shape,
     some_nodes,
-    some_sizes,
-    wide_integers,
 )
 from refgf.oracle.spec.merge.times import within
 from refgf.oracle.spec.plain_sums import PLAIN_SUMS
 from refgf.oracle.spec.statement import FUNCTIONS, JudgedFunction, fill
 
 LARGE = 3 << 15  # elements: 384 KiB of float32, and more than 16 bits count
-
-
-def cast(d: Draw) -> Drawn:
-    dtype = pick(d.rng, "float32", "float64")
-    x = d.floats(40).astype(dtype)
-    if dtype == "float64":
-        x = x * (1 + pick(d.rng, -1, 0, 1) * 2.0**-40)
-    return {"wire": pick(d.rng, "float16", "bfloat16")}, {"x": x}
-
-
-def next_scale(d: Draw) -> Drawn:
-    finite = (d.rng.random(30) < 0.8).astype(np.uint8)
-    return {"scale": 2.0 ** d.integer(0, 23), "interval": d.integer(1, 4)}, {"finite": finite}
-
-
-def scaled_run(d: Draw) -> Drawn:
-    g = d.normal(5, d.p, d.n) * np.float32(2.0**-8)
-    if d.n:
-        g[d.integer(0, 4), d.integer(0, d.p - 1), d.integer(0, d.n - 1)] = pick(
-            d.rng, np.inf, 999.0
-        )
-    settings = {"rate": 0.1, "momentum": 0.9, "scale": 2.0**10, "interval": 2, "wire": "float16"}
-    return settings, {"w": d.normal(d.n), "g": g}
-
-
-def momentum(d: Draw) -> Drawn:
-    n = d.n + 1
-    settings = {"rate": 0.1, "momentum": 0.9, "decay": pick(d.rng, 0.0, 0.01)}
-    decayed = d.rng.integers(0, 2, n).astype(np.uint8)
-    return settings, {"w": d.normal(n), "g": d.normal(3, n), "decayed": decayed}
-
-
-def decay(d: Draw) -> Drawn:
-    """Some numbers are special: an infinity of w must not reach g where nothing decays."""
-    special = np.float32([-0.0, 0.0, np.inf, -np.inf, np.nan, 2.0**-149, -(2.0**-130)])
-    w, g = (np.where(d.rng.random(40) < 0.5, d.rng.choice(special, 40), d.normal(40)) for _ in "wg")
-    arrays = {"w": w, "g": g, "decayed": d.rng.integers(0, 2, 40).astype(np.uint8)}
-    return {"decay": pick(d.rng, 0.0, 0.01, 0.3)}, arrays
-
-
-def lars(d: Draw, ranks: bool = False) -> Drawn:
-    sizes = some_sizes(d.rng, d.n)
-    settings = {"rate": pick(d.rng, 0.1, 0.3), "momentum": 0.9, "trust": 0.001, "decay": 0.0005}
-    settings |= {"scale": 1024.0, "interval": 2, "wire": "float16"} if ranks else {}
-    decayed = d.rng.integers(0, 2, len(sizes)).astype(np.uint8)
-    g = d.normal(3, d.p, d.n) * np.float32(2.0**-6) if ranks else d.normal(3, d.n)
-    return settings, {"w": d.normal(d.n), "g": g, "sizes": sizes, "decayed": decayed}
-
-
-def squares(d: Draw) -> Drawn:
-    sizes = some_sizes(d.rng, d.n)
-    decayed = d.rng.integers(0, 2, len(sizes)).astype(np.uint8)
-    w, g = (wide_integers(d.rng, d.n) for _ in "wg")
-    arguments = {"p": d.p, "by": pick(d.rng, "slices", "layers")}
-    return arguments, {"w": w, "g": g, "sizes": sizes, "decayed": decayed}
 
 
 def ties(d: Draw, *shape: int) -> np.ndarray:
@@ -145,59 +87,10 @@ DRAWN: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
     **of("slice_bounds", "ring_allreduce", "ring_traffic"),
     **of("direct_allreduce", "direct_traffic", "exact_sum"),
     **of("lazy_calls", "lazy_allreduce", "merged_allreduce"),
-    "on_wire": ("P1 P2", cast),
-    "bfloat16_bits": ("P2", lambda d: ({}, {"x": d.floats(40)})),
-    "underflow_share": (
-        "P3",
-        lambda d: ({"wire": "float16"}, {"x": d.normal(50) * np.float32(2.0**-24)}),
-    ),
-    "scaled_allreduce": (
-        "P4",
-        lambda d: (
-            {"scale": pick(d.rng, 2.0 ** d.integer(0, 12), 1000.0, 0.3), "wire": "float16"},
-            {"x": d.normal(d.p, d.n) * np.float32(2.0**-12)},
-        ),
-    ),
-    "next_scale": ("P6", next_scale),
-    "working_copy": ("P7", lambda d: ({"wire": "float16"}, {"w": d.floats(40)})),
-    "scaled_run": ("P4 P5 P6 P7 P8", scaled_run),
-    "decayed_gradient": ("M2", decay),
-    "momentum_step": ("M1 M2", momentum),
-    "warmup_rate": (
-        "M3",
-        lambda d: (
-            {
-                "step": d.integer(0, 12),
-                "warmup_steps": d.integer(1, 9),
-                "base_rate": 0.1,
-                "batch_factor": d.integer(1, 64),
-            },
-            {},
-        ),
-    ),
-    "lars_ratio": (
-        "M4",
-        lambda d: (
-            {"trust": pick(d.rng, 2.0 ** d.integer(-8, 8), 0.001, 0.3), "decay": 0.01},
-            {"w": wide_integers(d.rng, 1 + d.n % 40), "g": wide_integers(d.rng, 1 + d.n % 40)},
-        ),
-    ),
-    "lars_step": ("M4 M5", lars),
-    "polynomial_rate": (
-        "M6",
-        lambda d: (
-            {
-                "step": d.integer(0, 12),
-                "steps": d.integer(1, 12),
-                "rate": 0.3,
-                "power": pick(d.rng, 1.0, 1.5, 2.0, 3.0),
-            },
-            {},
-        ),
-    ),
-    "accumulated": ("M7", lambda d: ({}, {"x": inputs("sensitive", d.p, d.n, "float32", d.rng)})),
-    "lars_partial_squares": ("M8", squares),
-    "scaled_lars_run": ("M9", partial(lars, ranks=True)),
+    **of("on_wire", "bfloat16_bits", "underflow_share", "scaled_allreduce", "next_scale"),
+    **of("working_copy", "scaled_run"),
+    **of("decayed_gradient", "momentum_step", "warmup_rate", "lars_ratio", "lars_step"),
+    **of("polynomial_rate", "accumulated", "lars_partial_squares", "scaled_lars_run"),
     **of("chunk_bounds", "importance", "choose", "percent_of_step", "csc_payload_bytes", "csc_run"),
     **of("tree_allreduce", "doubling_allreduce", "three_phase_allreduce", "two_level_allreduce"),
     **of("log_phases_allreduce", "hybrid_allreduce", "schedule_traffic"),
@@ -232,15 +125,8 @@ def bounds(case: Case) -> dict[str, np.ndarray]:
         return within(case).with_prefix("bound")
     if "out.seconds" in t or "out.line" in t:
         return costs.within(case).with_prefix("bound")
-    if case.function in ("lars_step", "scaled_lars_run"):
-        names = [name for name in ("w", "v") if f"out.{name}" in t and t[f"out.{name}"].size]
-        return {f"bound.{name}": relative(t[f"out.{name}"], 2.0**-20) for name in names}
-    if case.function == "lars_ratio":
-        return {"bound.ratio": 4 * (len(t["in.w"]) + 4) * U * t["out.ratio"]}
-    if case.function == "warmup_rate":
-        return {"bound.rate": 8 * U * t["out.rate"]}
-    if case.function == "polynomial_rate":  # 1 - step / steps cancels
-        return {"bound.rate": 8 * a["steps"] * U * t["out.rate"]}
+    if bound := getattr(FUNCTIONS[case.function], "bound", None):
+        return {f"bound.{name}": array for name, array in bound(case).items()}
     if case.function in ("conv", "fully_connected"):
         x, w, b = (np.abs(t[f"in.{name}"]) for name in "xwb")
         y = conv(x, w, b, a["stride"], a["pad"]) if "pad" in a else fully_connected(x, w, b)

@@ -8,12 +8,10 @@ from refgf.oracle.seeded.mistakes import (
     daso,
     daso_heat,
     edges,
-    large_batch,
     network,
     resnet50,
     roundings,
     topk,
-    updates,
 )
 from refgf.oracle.spec.statement import MISTAKES, Mistake
 
@@ -23,10 +21,8 @@ __all__ = [
     "daso",
     "daso_heat",
     "edges",
-    "large_batch",
     "network",
     "resnet50",
     "roundings",
     "topk",
-    "updates",
 ]

@@ -1,32 +1,15 @@
 """Mistakes at edges: nothing to divide by, no batch waited, exactly at a limit."""
 
-import numpy as np
-
 from refgf.oracle.definitions import (
     daso_merge,
     daso_phases,
     heat_merge,
     heat_phases,
     keep_count,
-    lars_ratio,
-    on_wire,
     slice_bounds,
     topk_traffic,
 )
 from refgf.oracle.seeded.mistakes.registry import mistake
-
-
-@mistake("M4", "lars_ratio", "infinite where the denominator is 0")
-def infinite_ratio(w, g, trust, decay=0.0):
-    nothing = np.any(w) and not np.any(g) and decay == 0
-    return float("inf") if nothing else lars_ratio(w, g, trust, decay)
-
-
-@mistake("P3", "underflow_share", "NaN where no element is nonzero")
-def share_of_nothing(x, wire):
-    nonzero = x != 0
-    with np.errstate(invalid="ignore"):
-        return float(np.float64((nonzero & (on_wire(x, wire) == 0)).sum()) / nonzero.sum())
 
 
 @mistake("A6", "daso_merge", "without a batch the own parameters do not count")

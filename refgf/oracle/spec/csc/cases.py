@@ -19,7 +19,7 @@ from refgf.oracle.spec.csc.update import (
     decay_rounded_first,
 )
 from refgf.oracle.spec.draw import Draw, pick, random_source, relative
-from refgf.oracle.spec.momentum import exact_ratios
+from refgf.oracle.spec.momentum.lars import exact_ratios
 from refgf.oracle.spec.statement import Cases, differs_with
 
 CHUNK, SIZES = 8, [3, 1, 20, 2, 17, 9, 1]  # 53 elements: six chunks of 8 and one of 5

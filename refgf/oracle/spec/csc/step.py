@@ -22,9 +22,9 @@ from refgf.oracle.spec.csc.update import CSCRunSettings, local_gradient, next_ga
 from refgf.oracle.spec.draw import Draw, pick
 from refgf.oracle.spec.lazy.calls import L2, bytes_per_gradient
 from refgf.oracle.spec.lazy.sums import lazy_allreduce, rest_stays_local
-from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.precision.scale import all_finite, next_scale
+from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.ring import Arrays
-from refgf.oracle.spec.scaling import all_finite, next_scale
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 from refgf.oracle.spec.variants import variant
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from refgf.oracle.spec.csc.importance import chunk_bounds
-from refgf.oracle.spec.momentum import decayed_gradient, lars_ratio
+from refgf.oracle.spec.momentum.lars import lars_ratio
+from refgf.oracle.spec.momentum.sgd import decayed_gradient
 from refgf.oracle.spec.statement import Statement
 
 

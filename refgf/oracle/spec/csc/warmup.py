@@ -27,7 +27,7 @@ from refgf.oracle.spec.csc.step import (
 )
 from refgf.oracle.spec.csc.update import CSCRunSettings
 from refgf.oracle.spec.draw import random_source, relative
-from refgf.oracle.spec.momentum import warmup_rate
+from refgf.oracle.spec.momentum.rates import warmup_rate
 from refgf.oracle.spec.ring import Arrays
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 

@@ -6,7 +6,7 @@ from refgf.oracle.spec.calls import RANK_ELEMENT, allreduce, same_bits
 from refgf.oracle.spec.direct import direct_fold
 from refgf.oracle.spec.draw import random_source
 from refgf.oracle.spec.hierarchy.nodes import any_flat, proving
-from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.ring import Arrays
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement, differs_with
 

@@ -17,7 +17,7 @@ from refgf.oracle.spec.hierarchy.nodes import (
     proving,
 )
 from refgf.oracle.spec.hierarchy.three_phases import three_phase_allreduce
-from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.ring import Arrays, ring_allreduce
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement, differs_with
 

@@ -7,7 +7,7 @@ from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.draw import Draw, pick, random_source, some_nodes
 from refgf.oracle.spec.exercise import Drawn, Exercise
 from refgf.oracle.spec.families import FAMILY_SAYS, any_vectors, inputs
-from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.ring import Arrays, ring_allreduce, slice_bounds
 from refgf.oracle.spec.statement import JudgedFunction
 

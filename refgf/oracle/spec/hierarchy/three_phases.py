@@ -17,7 +17,7 @@ from refgf.oracle.spec.hierarchy.nodes import (
     round_robin,
     with_nodes,
 )
-from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.ring import Arrays, ring_allreduce
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 

@@ -16,7 +16,7 @@ from refgf.oracle.spec.hierarchy.nodes import (
     with_nodes,
 )
 from refgf.oracle.spec.hierarchy.three_phases import three_phase_allreduce
-from refgf.oracle.spec.numbers import on_wire
+from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.ring import (
     Arrays,
     equal_slices,
