@@ -48,10 +48,10 @@ def test_lesson_runs_on_3_ranks(lesson, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("ranks", [5, 8])
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
-def test_lesson_runs_on_other_ranks(lesson, ranks, tmp_path):
-    check(lesson, ranks, tmp_path)
+def test_lesson_runs_on_8_ranks(lesson, tmp_path):
+    """On 4 threads: tests/approval."""
+    check(lesson, 8, tmp_path)
 
 
 @pytest.mark.long
