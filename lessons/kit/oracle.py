@@ -1,4 +1,4 @@
-"""What the lessons' oracles share: random gradients of all ranks, one exchange, equal bits."""
+"""What the lessons' oracles share: random gradients of all ranks, one exchange, bits, counts."""
 
 import numpy as np
 
@@ -36,3 +36,9 @@ def require_bits(where: str, got, wanted, whose: str = "the definition's") -> No
         f"{where}, element {i} of {got.size}: got {got[i].item()!r}; "
         f"wanted {whose} {wanted[i].item()!r}"
     )
+
+
+def require_sent(where: str, sent: tuple[int, int], wanted: tuple[int, int]) -> None:
+    """AssertionError unless this rank has sent so many messages and bytes."""
+    if sent != wanted:
+        raise AssertionError(f"{where}: got (messages, bytes) {sent}; wanted {wanted}")

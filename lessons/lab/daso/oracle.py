@@ -4,6 +4,7 @@ import numpy as np
 
 import kit
 from kit import images
+from kit.oracle import require_sent
 from lab.daso import learning
 from refgf.device import to_host
 from refgf.oracle.definitions import (
@@ -102,7 +103,4 @@ def require_counts(
     more = direct_traffic(1, run.size, run.rank)
     hashes = (run.size - 1).bit_length(), 32 * (run.size - 1)
     wanted = messages + more[0] + hashes[0], size + 8 * more[1] + hashes[1]
-    if sent != wanted:
-        raise AssertionError(
-            f"DASO, {phase}, on rank {run.rank}: got {sent} messages and bytes; wanted {wanted}"
-        )
+    require_sent(f"DASO, {phase}, on rank {run.rank}", sent, wanted)

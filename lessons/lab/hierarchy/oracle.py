@@ -3,11 +3,12 @@
 import numpy as np
 
 import kit
+from kit.oracle import require_bits, require_sent, vectors
 from refgf.comm.replay import replay
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length
 from refgf.device import to_host
-from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
+from refgf.oracle.definitions import exact_sum, summation_bound
 
 
 def check(run: kit.Run, algorithms) -> None:
@@ -25,22 +26,18 @@ def check(run: kit.Run, algorithms) -> None:
 
 
 def check_size(run: kit.Run, name: str, algorithm, n: int) -> None:
-    xs = [
-        np.random.default_rng([n, r]).standard_normal(n).astype(np.float32) for r in range(run.size)
-    ]
+    xs = vectors(run, n, n)
     schedules = [algorithm(r, run.size, n) for r in range(run.size)]
     x = run.array(xs[run.rank].copy())
     run.comm.reset()
     collective(run.comm, algorithm)(x)
     x = to_host(x)
     where = f"{name} on rank {run.rank}, {n} elements"
-    if not all(same_bits(x, other) for other in replay(schedules, xs)):
-        raise AssertionError(f"{where}: got other bits than the replayed schedules")
+    for other in replay(schedules, xs):
+        require_bits(where, x, other, "the replayed schedules'")
     error = np.abs(x.astype(np.float64) - exact_sum(xs))
     if not (error <= summation_bound(xs)).all():
         raise AssertionError(f"{where}: got an error above the bound of the summation")
     sends = [step.send for step in schedules[run.rank] if step.send_to is not None]
-    got = run.comm.messages, run.comm.bytes
     wanted = len(sends), x.itemsize * sum(map(length, sends))
-    if got != wanted:
-        raise AssertionError(f"{where}: got (messages, bytes) {got}; wanted {wanted}")
+    require_sent(where, (run.comm.messages, run.comm.bytes), wanted)

@@ -5,10 +5,11 @@ import functools
 import numpy as np
 
 import kit
+from kit.oracle import require_bits
 from lab.large_batch import lars_norms, training
 from refgf.comm.direct import direct_allreduce
 from refgf.device import to_host
-from refgf.oracle.definitions import LARSSettings, lars_step, same_bits
+from refgf.oracle.definitions import LARSSettings, lars_step
 from refgf.papers.jia.lars import LARS, SHARES, squared_norms
 from refgf.training.gradientflow import GradientFlow
 from refgf.training.step import replica
@@ -38,10 +39,8 @@ def check_lars(run: kit.Run, data) -> None:
         norms = squared_norms if by is None else lars_norms.parallel(run, by)
         optimizer = LARS(tensors, run.array(w.copy()), TRUST, weight_decay=DECAY, norms=norms)
         optimizer.step(run.array(g), RATE)
-        if not same_bits(to_host(optimizer.parameters), wanted):
-            raise AssertionError(
-                f"LARS step on rank {run.rank}, norms by {by}: got other bits than the definition"
-            )
+        where = f"LARS step on rank {run.rank}, norms by {by}"
+        require_bits(where, optimizer.parameters, wanted)
         lars_norms.require_traffic(run, 0 if by is None else 2 * sum(t.decay for t in tensors))
     run.say("LARS step with serial norms, by slices and by layers: the bits of the definition;")
     run.say("parallel norms take one allreduce of 2L numbers")
@@ -59,10 +58,7 @@ def check_accumulation(run: kit.Run, data, large_step) -> None:
             together.step(*micro_batches[run.rank], batch, 0.1)
             large_step(models[1], micro_batches, batch, 0.1)
         bits = [to_host(model.parameters.flat) for model in models]
-    if not same_bits(*bits):
-        raise AssertionError(
-            f"gradient accumulation on rank {run.rank}: got other bits than {ranks} ranks "
-            f"with {IMAGES} images each"
-        )
+    where = f"gradient accumulation on rank {run.rank}"
+    require_bits(where, bits[1], bits[0], f"those of {ranks} ranks with {IMAGES} images each")
     run.say(f"{ranks} ranks with {IMAGES} images each, direct allreduce: the bits of one rank that")
     run.say(f"accumulates {ranks} micro-batches")

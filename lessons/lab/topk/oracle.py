@@ -3,6 +3,7 @@
 import numpy as np
 
 import kit
+from kit.oracle import require_bits, require_sent
 from refgf.device import to_host
 from refgf.oracle import definitions
 from refgf.papers.mstopk.topk import TopK
@@ -41,15 +42,10 @@ def require(run: kit.Run, exchange, gs: list, nodes: list[list[int]], percent: i
         x = run.array(gs[t][run.rank].copy())
         run.comm.reset()
         exchange(x)
-        x = to_host(x)
-        if not definitions.same_bits(x, report["x"][run.rank]):
-            raise AssertionError(f"{place}, step {t}: got another sum than the definition")
-        if percent == 100 and not np.array_equal(x, definitions.exact_sum(gs[t])):
+        require_bits(f"{place}, sum of step {t}", x, report["x"][run.rank])
+        if percent == 100 and not np.array_equal(to_host(x), definitions.exact_sum(gs[t])):
             raise AssertionError(f"{place}, step {t}: got another sum than the dense one")
-        sent = run.comm.messages, run.comm.bytes
         planned = definitions.topk_traffic(n, nodes, percent, run.rank, nested)
-        if sent != planned:
-            raise AssertionError(f"{place}: got (messages, bytes) = {sent}; wanted {planned}")
-    kept = to_host(exchange.feedback.residual)
-    if not definitions.same_bits(kept, wanted[-1]["kept"][run.rank][own]):
-        raise AssertionError(f"{place}: got another residual than the definition")
+        require_sent(place, (run.comm.messages, run.comm.bytes), planned)
+    kept = wanted[-1]["kept"][run.rank][own]
+    require_bits(f"{place}, residual", exchange.feedback.residual, kept)
