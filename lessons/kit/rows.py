@@ -47,7 +47,12 @@ def best(rows: Iterable[dict], key: str) -> dict | None:
 def level(rows: Iterable[dict], key: str) -> list[dict]:
     """The rows whose spread overlaps that of the best one, which is among them."""
     timed = [row for row in rows if row[key]]
-    return [row for row in timed if row[key]["low_s"] <= best(timed, key)[key]["high_s"]]
+    return [row for row in timed if overlap(row[key], best(timed, key)[key])]
+
+
+def overlap(one: dict, other: dict) -> bool:
+    """Are these two timings within each other's noise?"""
+    return one["low_s"] <= other["high_s"] and other["low_s"] <= one["high_s"]
 
 
 def summary(values: Iterable[float]) -> dict:

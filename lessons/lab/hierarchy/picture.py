@@ -2,7 +2,7 @@
 
 import kit
 from kit import axes
-from kit.rows import level, ratio, scaled
+from kit.rows import level, overlap, ratio, scaled
 from lab.hierarchy.times import RING, SPLITS
 
 DOUBLING = "recursive doubling"
@@ -183,5 +183,4 @@ def draw_bus(result: dict):
 def fastest(rows: list[dict]) -> int | None:
     """The number of the row that is faster than all others beyond the noise; None without one."""
     best, second = sorted(range(len(rows)), key=lambda i: rows[i]["timing"]["median_s"])[:2]
-    clear = rows[best]["timing"]["high_s"] < rows[second]["timing"]["low_s"]
-    return best if clear else None
+    return None if overlap(rows[best]["timing"], rows[second]["timing"]) else best

@@ -10,6 +10,7 @@ from functools import partial
 import kit
 from kit import images
 from kit.experiment import in_turn, processor
+from kit.rows import overlap
 from lab.lazy import grouped_steps, predicted_places
 from lab.lazy.grouped_steps import Bench
 from refgf.predict.timeline import lazy
@@ -141,7 +142,7 @@ def best_of(run: kit.Run, rows: list[dict], kind: str) -> dict:
     ratio = timed[0][kind].median_s / measured[kind].median_s
     run.say(f"    best theta: {names[0]} measured, {names[1]} predicted;")
     run.say(f"    theta = {names[2]} takes {ratio:.2f} times as long")
-    level = [row for row in timed if row[kind].low_s <= measured[kind].high_s]
+    level = [row for row in timed if overlap(vars(row[kind]), vars(measured[kind]))]
     ties = [kit.threshold(row["theta"]) for row in level if row is not measured]
     if ties:
         run.say(f"    within its noise: {', '.join(ties)}")

@@ -3,6 +3,7 @@
 import math
 
 from kit import axes
+from kit.rows import overlap
 from kit.words import number_of_bytes, seconds
 from lab.overlap import gantt
 from lab.overlap.here import TITLES
@@ -156,7 +157,7 @@ def progress(found: dict):
     for row in rows:
         row["note"] = f"{PERCENT * row['timing']['median_s']:.0f} %"
     best = max((row["timing"] for row in rows), key=lambda timing: timing["median_s"])
-    furthest = [row for row in rows if row["timing"]["high_s"] >= best["low_s"]]
+    furthest = [row for row in rows if overlap(row["timing"], best)]
     for row in furthest:
         row["note"] += ", furthest" if len(furthest) == 1 else ", level"
     axes.bars(panel, rows, PERCENT, rows.index(furthest[0]) if len(furthest) == 1 else None)

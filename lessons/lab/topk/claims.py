@@ -2,7 +2,7 @@
 
 from kit.claims import GAIN, LIMIT, NOISE, Claim
 from kit.reveal import Reveal, Row
-from kit.rows import at, where
+from kit.rows import at, overlap, where
 from kit.words import seconds
 
 SHOWN = ("dense ring", 100.0), ("CSC", 10.0), ("top-k", 10.0), ("HiTopKComm", 10.0), ("top-k", 1.0)
@@ -114,9 +114,8 @@ def answer(r: dict) -> str:
     best = min(times_s, key=times_s.get)
     share = times_s["top-k"] / times_s["dense ring"]
     topk, ring = (at(r, *exchange("messages", *SHOWN[i])) for i in (2, 0))
-    noise = topk["low_s"] <= ring["high_s"] and ring["low_s"] <= topk["high_s"]
     text = f"{best}, {seconds(times_s[best])}; top-k takes {share:.3g} times the dense ring's"
-    return f"{text}, {NOISE}" if noise else text
+    return f"{text}, {NOISE}" if overlap(topk, ring) else text
 
 
 REVEAL = Reveal(
