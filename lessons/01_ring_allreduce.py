@@ -2,7 +2,7 @@
 
     mpiexec -n 8 python lessons/01_ring_allreduce.py         8 ranks of this machine
     python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- \\
-        python lessons/01_ring_allreduce.py                  on a network: the figure of README
+        python lessons/01_ring_allreduce.py                  on a network: the committed figure
     options: --predict "1000 times", -v (all tables), --quick, --full, --plot, --threads 8,
              --link 1gbit,50us
 

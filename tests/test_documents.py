@@ -38,6 +38,7 @@ INSTEAD = {  # a command: what is run in its place, and why
     r"pytest -m .*": "pytest --version",  # the tests themselves
     r"python docs/tools/gains.py": "true",  # tests/lessons/test_claims.py; it writes
     r"python -m refgf.predict plan": r"\g<0> --help",  # without its arguments
+    r"(torchrun .*) --folder run": r"\1 --epochs 1",
     r"conda .*": "test -e environment.yml",  # tests/test_packaging.py compares it
     r"mpiexec -f hosts .*": "test -e lessons/03_lazy_allreduce.py",  # tests/cluster/test_slurm.py
 }
