@@ -15,22 +15,18 @@ module: `from refgf.oracle.definitions import ring_allreduce`. They stand in spe
     csc/            C        coarse-grained sparse communication
     merge/          G        calls in time, merged gradients (MG-WFBP)
     costs/          E        the time of a collective
-    daso.py         A1-A12   asynchronous sums between nodes
-    daso_heat.py    A13-A20  asynchronous sums between nodes, as the authors' code runs them
+    daso/           A        asynchronous sums between nodes, also as the authors' code runs them
     hierarchy/      H        tree, doubling, hierarchies of nodes
-    topk.py         T        fine-grained sparsity
+    topk/           T        fine-grained sparsity
     cache/          K        shards, cache levels
-    network.py      N1-N9    layers, by plain loops
-    alexnet.py      N10-N11  AlexNet
+    network/        N        layers, by plain loops, AlexNet, ResNet-50
     rounding.py     N12-N13  how far rounding may move AlexNet's gradients
-    resnet50.py     N14-N15  ResNet-50
 """
 
 import re
 from collections.abc import Callable
 
 # ruff: noqa: F401  these names are here to be imported from here
-from refgf.oracle.spec.alexnet import alexnet_step, split_layers
 from refgf.oracle.spec.cache.levels import cache_levels, fits
 from refgf.oracle.spec.cache.shards import node_batches, node_shards
 from refgf.oracle.spec.calls import same_bits
@@ -80,37 +76,37 @@ from refgf.oracle.spec.csc.step import (
 )
 from refgf.oracle.spec.csc.update import CSCRunSettings, chosen_rates, local_gradient, update
 from refgf.oracle.spec.csc.warmup import WarmupPlan, density_at, rate_at, sparse_warmup_run
-from refgf.oracle.spec.daso import (
-    DASOSettings,
-    daso_averaged,
+from refgf.oracle.spec.daso.arithmetic import (
     daso_broadcast,
-    daso_groups,
     daso_merge,
-    daso_next_phase,
-    daso_phases,
-    daso_run,
-    daso_sender,
-    daso_start,
-    daso_step,
     daso_sum,
-    daso_traffic,
-    daso_update,
-    daso_wait,
+    heat_merge,
     node_gradients,
 )
-from refgf.oracle.spec.daso_heat import (
+from refgf.oracle.spec.daso.batches import daso_averaged, daso_groups, daso_sender, daso_wait
+from refgf.oracle.spec.daso.heat import (
     heat_again,
     heat_averaged,
     heat_mean,
-    heat_merge,
-    heat_next_phase,
-    heat_phases,
     heat_receives,
     heat_roots,
     heat_run,
     heat_step,
-    heat_traffic,
 )
+from refgf.oracle.spec.daso.phases import (
+    daso_next_phase,
+    daso_phases,
+    heat_next_phase,
+    heat_phases,
+)
+from refgf.oracle.spec.daso.run import (
+    DASOSettings,
+    daso_run,
+    daso_start,
+    daso_step,
+    daso_update,
+)
+from refgf.oracle.spec.daso.traffic import daso_traffic, heat_traffic
 from refgf.oracle.spec.direct import (
     direct_allreduce,
     direct_fold,
@@ -141,19 +137,26 @@ from refgf.oracle.spec.momentum.lars import LARSSettings, lars_ratio
 from refgf.oracle.spec.momentum.lars_step import lars_step
 from refgf.oracle.spec.momentum.rates import polynomial_rate, warmup_rate
 from refgf.oracle.spec.momentum.sgd import decayed_gradient, momentum_step
-from refgf.oracle.spec.network import (
+from refgf.oracle.spec.network.alexnet import alexnet_step, split_layers
+from refgf.oracle.spec.network.gradients import central_differences, gamma
+from refgf.oracle.spec.network.head import dropout, fully_connected, softmax_cross_entropy
+from refgf.oracle.spec.network.layers import (
     batch_norm,
     batch_norm_backward,
-    central_differences,
     conv,
     conv_backward,
-    dropout,
-    fully_connected,
     local_response_norm,
     max_pool,
     max_pool_backward,
     relu,
-    softmax_cross_entropy,
+)
+from refgf.oracle.spec.network.resnet50 import (
+    bottleneck,
+    bottleneck_backward,
+    conv_norm,
+    conv_norm_backward,
+    residual_layers,
+    resnet50_step,
 )
 from refgf.oracle.spec.precision.master import scaled_run, working_copy
 from refgf.oracle.spec.precision.scale import all_finite, next_scale, scaled_allreduce
@@ -163,28 +166,14 @@ from refgf.oracle.spec.precision.wire import (
     on_wire,
     underflow_share,
 )
-from refgf.oracle.spec.resnet50 import (
-    bottleneck,
-    bottleneck_backward,
-    conv_norm,
-    conv_norm_backward,
-    residual_layers,
-    resnet50_step,
-)
 from refgf.oracle.spec.ring import agree, ring_allreduce, rounded_fold, slice_bounds
 from refgf.oracle.spec.ring_steps import ring_states, ring_traffic
-from refgf.oracle.spec.rounding import alexnet_rounding, gamma, momentum_rounding
+from refgf.oracle.spec.rounding import alexnet_rounding, momentum_rounding
 from refgf.oracle.spec.sums import exact_sum, summation_bound
-from refgf.oracle.spec.topk import (
-    hitopk_pairs_traffic,
-    hitopk_run,
-    keep_count,
-    mstopk,
-    sparsify,
-    top_k,
-    topk_run,
-    topk_traffic,
-)
+from refgf.oracle.spec.topk.choice import keep_count, top_k
+from refgf.oracle.spec.topk.mstopk import mstopk
+from refgf.oracle.spec.topk.steps import hitopk_run, sparsify, topk_run
+from refgf.oracle.spec.topk.traffic import hitopk_pairs_traffic, topk_traffic
 
 __all__ = [name for name in dir() if callable(globals()[name]) and not name.startswith("_")]
 __all__.remove("Callable")

@@ -12,7 +12,7 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 from refgf.oracle.definitions import ring_allreduce, ring_traffic
-from refgf.oracle.spec.daso import tree_children
+from refgf.oracle.spec.daso.traffic import tree_children
 
 DIFFERENCES = {  # what is put in: the diagnosis
     "receives before it looks at the next batch": "W = B - 1: received after W batches",

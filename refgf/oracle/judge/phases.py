@@ -14,7 +14,7 @@ import numpy as np
 
 from refgf.oracle.definitions import keep_count, slice_bounds
 from refgf.oracle.spec.case import Case
-from refgf.oracle.spec.daso import tree_children
+from refgf.oracle.spec.daso.traffic import tree_children
 from refgf.oracle.spec.hierarchy.flat import hands_over
 
 Count = tuple[int, int]  # messages, and elements or bytes

@@ -11,6 +11,10 @@ import refgf.oracle.spec.cache.shards
 import refgf.oracle.spec.costs.nodes
 import refgf.oracle.spec.csc.cases
 import refgf.oracle.spec.csc.warmup
+import refgf.oracle.spec.daso.epoch
+import refgf.oracle.spec.daso.heat_cases
+import refgf.oracle.spec.daso.phases
+import refgf.oracle.spec.daso.traffic
 import refgf.oracle.spec.hierarchy.log_phases
 import refgf.oracle.spec.hierarchy.traffic
 import refgf.oracle.spec.hierarchy.two_levels
@@ -20,22 +24,21 @@ import refgf.oracle.spec.merge.lesson_09
 import refgf.oracle.spec.merge.times
 import refgf.oracle.spec.momentum.large_batch
 import refgf.oracle.spec.momentum.rates
+import refgf.oracle.spec.network.alexnet
+import refgf.oracle.spec.network.head
+import refgf.oracle.spec.network.layers
+import refgf.oracle.spec.network.resnet50
 import refgf.oracle.spec.plain_sums
 import refgf.oracle.spec.precision.half_sum
 import refgf.oracle.spec.precision.master
 import refgf.oracle.spec.roofline
+import refgf.oracle.spec.rounding
 import refgf.oracle.spec.speedup
 import refgf.oracle.spec.stack
 import refgf.oracle.spec.step_time
 import refgf.oracle.spec.sums
+import refgf.oracle.spec.topk.choice
+import refgf.oracle.spec.topk.mstopk
+import refgf.oracle.spec.topk.steps
+import refgf.oracle.spec.topk.traffic
 import refgf.oracle.spec.two_ranks
-from refgf.oracle.spec import variants
-
-# modules without records yet: all their functions are definitions
-for name in (
-    *("alexnet", "daso", "daso_heat"),
-    *("network", "resnet50", "rounding"),
-    "topk",
-):
-    module = __import__(f"refgf.oracle.spec.{name}", fromlist=[name])
-    variants.ROOTS += [f for f in vars(module).values() if variants.is_of_spec(f)]

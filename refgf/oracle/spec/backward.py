@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 
 from refgf.oracle.spec.exercise import Exercise
-from refgf.oracle.spec.network import conv, conv_backward
+from refgf.oracle.spec.network.layers import conv, conv_backward
 
 # ---- output_size(size, kernel, stride, pad): given in the starter ----
 

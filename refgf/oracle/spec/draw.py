@@ -95,34 +95,3 @@ def relative(values: np.ndarray, share: float) -> np.ndarray:
 def wide_integers(rng: np.random.Generator, *shape: int) -> np.ndarray:
     """float32 whose squares and sums are exact in float64, in any order, but not in float32."""
     return rng.integers(-(2**16), 2**16, shape).astype(np.float32)
-
-
-def daso(d: Draw, beyond: int = 0) -> Drawn:
-    """Two epochs; each node has as many ranks. beyond: how far W may exceed B."""
-    p, n, batches = min(d.p, 12), min(d.n, 40) + 1, d.integer(1, 6)
-    nodes = len(some_nodes(d.rng, p, True))
-    between = d.integer(1, 4)
-    phase = [between, d.integer(1, between), d.integer(0, between + beyond)]
-    arguments = {"nodes": nodes, "batches": batches, "phases": [phase, [0, 0, 0]]}
-    arguments |= {"rate": 0.1, "momentum": 0.9, "chunk": d.integer(3, 50)}
-    return arguments, {"w": d.normal(n), "g": d.normal(2 * batches, p, n)}
-
-
-def layer(d: Draw, window: bool = False) -> Drawn:
-    k, stride = d.integer(1, 3), d.integer(1, 2)
-    images, rows, columns, channels = d.integer(0, 2), *(d.integer(k, 7) for _ in range(2)), 2
-    if window:
-        out = [(size - k) // stride + 1 for size in (rows, columns)]
-        x, dy = (
-            d.rng.integers(-3, 4, s) * 1.0
-            for s in ((images, rows, columns, channels), (images, *out, channels))
-        )
-        return {"window": k, "stride": stride}, {"x": x, "dy": dy}
-    x = d.normal(images, rows, columns, channels, dtype="float64")
-    w, b = d.normal(k, k, channels, 3, dtype="float64"), d.normal(3, dtype="float64")
-    return {"stride": stride, "pad": d.integer(0, 2)}, {"x": x, "w": w, "b": b}
-
-
-def dense_layer(d: Draw) -> Drawn:
-    sizes = (d.p, d.n + 1), (d.n + 1, 3), (3,)
-    return {}, {name: d.normal(*size, dtype="float64") for name, size in zip("xwb", sizes)}

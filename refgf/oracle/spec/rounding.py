@@ -14,10 +14,16 @@ Assumed: no overflow, no underflow, and exp within 8 u. The rounding of the boun
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from refgf.oracle.spec.alexnet import CONVOLUTIONS
+from refgf.oracle.spec.calls import Outputs, select
+from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.draw import random_source
+from refgf.oracle.spec.network.alexnet import CHANNELS, CONVOLUTIONS, SHAPES, weights
+from refgf.oracle.spec.network.gradients import U, bounds, gamma
+from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 
 Arrays = list[np.ndarray]
 
@@ -42,11 +48,15 @@ def alexnet_rounding(
     unit: float,
     spread: Arrays | None = None,
 ) -> RoundingBound:
-    """N12: an evaluation that makes these choices is within `bounds` of the exact gradient.
+    """N12: without normalisation and dropout, an evaluation that makes the exact gradient's choices
+    (ReLU, pooling) is within a bound of it, in any order of summation: 1 rank and p differ by at
+    most twice the bound.
 
-    unit: unit roundoff of the evaluation. Two evaluations, on 1 rank and on p, differ by at most
-    2 bounds. Their parameters may differ from `tensors` by up to `spread` (16 arrays, None for 0).
-    If doubtful is 0, every evaluation makes these choices.
+    Source: derived in `definitions/rounding.py` from Higham, ch. 3 and 4.
+
+    unit: unit roundoff of the evaluation. Parameters of two evaluations may differ from `tensors`
+    by up to `spread` (16 arrays, None for 0). If doubtful is 0, every evaluation makes these
+    choices.
     """
     spread = [np.zeros(t.shape) for t in tensors] if spread is None else spread
     layers = matrix_layers([t.astype(np.float64) for t in tensors], spread, images.shape[1:])
@@ -77,11 +87,13 @@ def momentum_rounding(
     decay: float,
     unit: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """N13: how far apart two evaluations of M1 may end. -> (w_apart, v_apart)
+    """N13: the same for the parameters after a step of M1, and step after step.
+
+    Source: as N12.
 
     w, v, g: of one evaluation; apart: by how much the other's may differ. A product of M1 is
     rounded at most 5 times. In a run of steps w_apart is the next step's spread in N12, and g_apart
-    is 2 bounds. The distance grows fast.
+    is 2 bounds. The distance grows fast. -> (w_apart, v_apart)
     """
     w_apart, v_apart, g_apart = apart
     v_size = momentum * (abs(v) + v_apart) + abs(g) + g_apart + decay * (abs(w) + w_apart)
@@ -89,11 +101,6 @@ def momentum_rounding(
     order = 2 * gamma(5, unit)
     w_apart = w_apart + rate * v_apart + order * (abs(w) + w_apart + rate * v_size)
     return w_apart, v_apart + order * v_size
-
-
-def gamma(n: int, unit: float) -> float:
-    """Higham's gamma_n: the relative error of n roundings."""
-    return n * unit / (1 - n * unit)
 
 
 @dataclass(frozen=True)
@@ -272,3 +279,69 @@ def softmax_rounding(
         )
     order = gamma(2, unit)
     return dy, (1 + order) * np.exp(r) * np.expm1(r) * p / global_batch + order * abs(dy)
+
+
+# ---- records ----
+
+
+def run_rounding(module: Any, case: Case) -> Outputs:
+    tensors, spread = (
+        [case[f"in.{kind}{i:02}"] for i in range(16)] for kind in ("tensor", "spread")
+    )
+    settings = select(case, "global_batch", "unit").values()
+    images = case["in.images"], case["in.labels"]
+    result = module.alexnet_rounding(*images, tensors, *settings, spread)
+    gradients = {f"out.gradient{i:02}": g for i, g in enumerate(result.gradients)}
+    return gradients | {f"out.bound{i:02}": b for i, b in enumerate(result.bounds)}
+
+
+def run_momentum(module: Any, case: Case) -> Outputs:
+    apart = tuple(case[f"in.{name}_apart"] for name in "wvg")
+    settings = select(case, "rate", "momentum", "decay", "unit").values()
+    w, v = module.momentum_rounding(case["in.w"], case["in.v"], case["in.g"], apart, *settings)
+    return {"out.w_apart": w, "out.v_apart": v}
+
+
+N12 = Statement("N12", alexnet_rounding)
+N12.given("machine epsilon in place of the unit roundoff", unit=lambda unit: 2 * unit)
+N12.given("parameters are treated as exact", spread=lambda spread: None)
+N13 = Statement("N13", momentum_rounding)
+N13.given("the decay is left out", decay=lambda decay: 0.0)
+NUMBERED = [f"{kind}{i:02}" for kind in ("tensor", "spread") for i in range(16)]
+ROUNDING = JudgedFunction(
+    alexnet_rounding, "N12", {}, " ".join([*NUMBERED, "images", "labels"]), run_rounding
+)
+MOMENTUM = JudgedFunction(
+    momentum_rounding,
+    "N13",
+    {"w_apart": ("element",), "v_apart": ("element",)},
+    "w v g w_apart v_apart g_apart",
+    run_momentum,
+)
+
+
+@ROUNDING.golden
+def rounding_cases() -> Cases:
+    """Without normalisation, 16 tensors. Rounding in float64 moves the bounds by about 1e-12."""
+    rng = random_source("rounding")
+    shapes = SHAPES + [s for i, o, k in reversed(CHANNELS) for s in ((o,), (k, k, i, o))]
+    tensors = weights(rng, shapes)
+    arrays = {f"tensor{i:02}": tensor for i, tensor in enumerate(tensors)}
+    arrays |= {f"spread{i:02}": 1e-13 * abs(tensor) for i, tensor in enumerate(tensors)}
+    arrays |= {"images": rng.standard_normal((2, 67, 67, 3)), "labels": np.array([3, 0])}
+    why = (
+        "bounds of 16 gradients where parameters may be 1e-13 of themselves off; "
+        "rounding can change no choice"
+    )
+    case = ROUNDING.case("alexnet-rounding", why, global_batch=5, unit=U, **arrays)
+    for i in range(16):
+        case.tensors[f"bound.gradient{i:02}"] = case[f"out.bound{i:02}"]
+        case.tensors[f"bound.bound{i:02}"] = 1e-9 * case[f"out.bound{i:02}"]
+    yield case
+    arrays = {name: rng.standard_normal(7) for name in "wvg"}
+    arrays |= {f"{name}_apart": 1e-6 * rng.random(7) for name in "wvg"}
+    given = {"rate": 0.1, "momentum": 0.9, "decay": 0.01, "unit": 2.0**-24}
+    case = MOMENTUM.case("momentum-rounding", "one step in float32", **given, **arrays)
+    sizes = case["out.w_apart"], case["out.v_apart"]
+    case.tensors |= bounds(("w_apart", "v_apart"), 1e-9, sizes)
+    yield case

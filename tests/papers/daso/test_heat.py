@@ -16,7 +16,7 @@ from refgf.oracle.definitions import (
     same_bits,
 )
 from refgf.oracle.judge.comparison import judge_bits
-from refgf.oracle.spec.daso import tree_children
+from refgf.oracle.spec.daso.traffic import tree_children
 from refgf.papers.daso.daso import DASO
 from refgf.papers.daso.heat import HeatPhase, HeatPhases
 from refgf.papers.daso.merge import heat_merge, merge

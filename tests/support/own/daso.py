@@ -4,7 +4,7 @@ import numpy as np
 
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
-from refgf.oracle.judge.functions.daso import daso_settings
+from refgf.oracle.spec.daso.run import daso_settings
 from refgf.papers.daso import daso, heat, merge
 from refgf.papers.daso import phases as plan
 from refgf.papers.jia.hierarchical import consecutive_nodes

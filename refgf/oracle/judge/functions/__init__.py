@@ -7,17 +7,7 @@ definitions with a seeded mistake, or an implementation. One array per rank beco
 first axis `rank`.
 """
 
-from refgf.oracle.judge.functions import (
-    daso,
-    network,
-    topk,
-    updates,
-)
-from refgf.oracle.judge.functions.before import JudgedFunction
-from refgf.oracle.spec.statement import FUNCTIONS
-
-MODULES = (updates, daso, topk, network)
-for module in MODULES:
-    FUNCTIONS.update(module.FUNCTIONS)
+import refgf.oracle.definitions  # noqa: F401  makes all records
+from refgf.oracle.spec.statement import FUNCTIONS, JudgedFunction
 
 __all__ = ["FUNCTIONS", "JudgedFunction"]

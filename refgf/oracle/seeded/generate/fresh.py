@@ -14,62 +14,19 @@ import numpy as np
 from refgf.oracle import definitions
 from refgf.oracle.definitions import conv, fully_connected
 from refgf.oracle.seeded.generate.families import inputs, random_source
-from refgf.oracle.seeded.generate.network import gamma
 from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.costs import flat as costs
 from refgf.oracle.spec.draw import (
     Draw,
     Drawn,
-    daso,
-    dense_layer,
-    layer,
-    pick,
     shape,
-    some_nodes,
 )
 from refgf.oracle.spec.merge.times import within
+from refgf.oracle.spec.network.gradients import gamma
 from refgf.oracle.spec.plain_sums import PLAIN_SUMS
 from refgf.oracle.spec.statement import FUNCTIONS, JudgedFunction, fill
 
 LARGE = 3 << 15  # elements: 384 KiB of float32, and more than 16 bits count
-
-
-def ties(d: Draw, *shape: int) -> np.ndarray:
-    """Magnitudes that are often equal, of both signs."""
-    x = d.normal(*shape)
-    return np.where(d.rng.random(shape) < 0.3, np.float32(0.5) * np.sign(x), x)
-
-
-def topk_run(d: Draw, nodes: bool = False) -> Drawn:
-    arguments = {"nodes": some_nodes(d.rng, d.p, True)} if nodes else {}
-    g = ties(d, 3, d.p, min(d.n, 200))
-    return {**arguments, "percent": pick(d.rng, 1, 1.1, 10, 25, 50, 100)}, {"g": g}
-
-
-def topk_traffic(d: Draw) -> Drawn:
-    nodes, percent = some_nodes(d.rng, d.p, True), pick(d.rng, 1, 1.1, 10, 100)
-    arguments = {"n": d.n, "nodes": nodes, "percent": percent}
-    return {**arguments, "hierarchical": pick(d.rng, False, True)}, {}
-
-
-def pairs_traffic(d: Draw) -> Drawn:
-    """Every node divides n."""
-    nodes, percent = some_nodes(d.rng, d.p, True), pick(d.rng, 1, 1.1, 10, 100)
-    return {"n": d.n - d.n % len(nodes[0]), "nodes": nodes, "percent": percent}, {}
-
-
-def late_sum(d: Draw) -> Drawn:
-    arguments = {"nodes": d.p, "waited": d.integer(0, 9)}
-    return arguments, {"w": d.normal(d.n), "total": d.normal(d.n)}
-
-
-def daso_traffic(d: Draw, beyond: int = 0) -> Drawn:
-    """A few chunks: an implementation may count by sending."""
-    arguments, _ = daso(d, beyond)
-    of_epoch = {"batches": arguments["batches"], "phase": arguments["phases"][d.integer(0, 1)]}
-    p, chunk = min(d.p, 12), 1 + d.n // d.integer(1, 5)
-    nodes = len(some_nodes(d.rng, p, True))
-    return {"n": d.n, "p": p, "nodes": nodes, "chunk": chunk, **of_epoch}, {}
 
 
 def of(*names: str) -> dict[str, tuple[str, Callable[[Draw], Drawn]]]:
@@ -94,23 +51,10 @@ DRAWN: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
     **of("chunk_bounds", "importance", "choose", "percent_of_step", "csc_payload_bytes", "csc_run"),
     **of("tree_allreduce", "doubling_allreduce", "three_phase_allreduce", "two_level_allreduce"),
     **of("log_phases_allreduce", "hybrid_allreduce", "schedule_traffic"),
-    "keep_count": ("T1", lambda d: ({"n": d.n}, {"percent": d.rng.integers(1, 1001, 9) / 10})),
-    "top_k": ("T2", lambda d: ({"k": d.integer(0, d.n)}, {"x": ties(d, d.n)})),
-    "topk_run": ("T4 T5", topk_run),
-    "hitopk_run": ("T4 T6", partial(topk_run, nodes=True)),
-    "topk_traffic": ("T7", topk_traffic),
-    "hitopk_pairs_traffic": ("T8", pairs_traffic),
-    "daso_merge": ("A6", late_sum),
-    "daso_traffic": ("A12", daso_traffic),
-    "daso_run": ("A2 A3 A4 A5 A6 A7 A8 A11", daso),
-    "heat_merge": ("A15", late_sum),
-    "heat_traffic": ("A20", partial(daso_traffic, beyond=2)),
-    "heat_run": ("A13 A14 A15 A16 A17 A18", partial(daso, beyond=2)),
+    **of("keep_count", "top_k", "topk_run", "hitopk_run", "topk_traffic", "hitopk_pairs_traffic"),
+    **of("daso_merge", "daso_traffic", "daso_run", "heat_merge", "heat_traffic", "heat_run"),
     **of("node_shards", "node_batches", "cache_levels"),
-    "conv": ("N1", layer),
-    "max_pool": ("N2", partial(layer, window=True)),
-    "relu": ("N3", lambda d: ({}, {"x": d.floats(40).astype(np.float64)})),
-    "fully_connected": ("N6", dense_layer),
+    **of("conv", "max_pool", "relu", "fully_connected"),
     **of("reduce_scatter_s", "allgather_s", "ring_s", "direct_s", "tree_s"),
     **of("recursive_doubling_s", "halving_doubling_s", "allreduce_line"),
     **of("three_phase_s", "two_level_s", "log_phases_s", "topk_s", "hitopk_s", "hitopk_pairs_s"),
@@ -130,7 +74,7 @@ def bounds(case: Case) -> dict[str, np.ndarray]:
     if case.function in ("conv", "fully_connected"):
         x, w, b = (np.abs(t[f"in.{name}"]) for name in "xwb")
         y = conv(x, w, b, a["stride"], a["pad"]) if "pad" in a else fully_connected(x, w, b)
-        return {"bound.y": gamma(w[..., 0].size + 1) * y}
+        return {"bound.y": gamma(w[..., 0].size + 2) * y}
     return {}
 
 

@@ -4,25 +4,7 @@
 catches every one. A variant has the signature of the definition that it replaces.
 """
 
-from refgf.oracle.seeded.mistakes import (
-    daso,
-    daso_heat,
-    edges,
-    network,
-    resnet50,
-    roundings,
-    topk,
-)
+import refgf.oracle.definitions  # noqa: F401  makes all records
 from refgf.oracle.spec.statement import MISTAKES, Mistake
 
-__all__ = [
-    "MISTAKES",
-    "Mistake",
-    "daso",
-    "daso_heat",
-    "edges",
-    "network",
-    "resnet50",
-    "roundings",
-    "topk",
-]
+__all__ = ["MISTAKES", "Mistake"]
