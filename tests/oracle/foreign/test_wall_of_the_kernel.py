@@ -22,11 +22,8 @@ HERE = Path(__file__).resolve().parent
 HOSTILE = HERE / "hostile"
 SEED = "918273645"
 GOLDEN = sorted((ROOT / "refgf" / "oracle" / "golden" / "R").glob("*.safetensors"))[0]
-SECRETS = [
-    ROOT / "refgf" / "oracle" / "spec" / "ring_steps.py",
-    ROOT / "lessons" / "teaching" / "answers" / "01.py",
-    GOLDEN,
-]
+SECRETS = [ROOT / "lessons" / "teaching" / "answers" / "01.py", GOLDEN]
+DEFINITIONS = ROOT / "refgf" / "oracle" / "spec" / "ring_steps.py"  # verify's code may import them
 PLACES = [Path("/tmp/refgf-hostile"), Path("/dev/shm/refgf-hostile")]
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a wall of Linux")
 
@@ -65,12 +62,13 @@ def outside(tmp_path):
         assert bystander.poll() is None
 
 
-def attempts(tmp_path, outside) -> Path:
+def attempts(tmp_path, outside, command) -> Path:
     secret, port = outside
+    files = [secret, *SECRETS, *([DEFINITIONS] if command == "grade" else [])]
     place = tmp_path / "place"
     place.mkdir()
     values = {
-        "SECRETS": [str(path) for path in (secret, *SECRETS)],
+        "SECRETS": [str(path) for path in files],
         "PLACE": str(place),
         "PORT": port,
         "DEES": SEED[::-1],
@@ -107,7 +105,7 @@ ELSEWHERE = [
 def test_no_way_out(tmp_path, outside, command, system, user):
     if not can(system, user):
         pytest.skip("this machine has no user namespaces to try it in")
-    file = attempts(tmp_path, outside)
+    file = attempts(tmp_path, outside, command)
     words = ["grade", "01", file, "--seed", SEED]
     if command == "verify":
         words = ["verify", "--python", file, "--only", "slice_bounds", "--random", "0"]
