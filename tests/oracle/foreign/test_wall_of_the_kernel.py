@@ -113,7 +113,7 @@ def test_no_way_out(tmp_path, outside, command, system, user):
     tried = re.search(r"succeeded: (\[.*?\]) of (\d+)", said)
     whole = system == "namespaces" or (system == "root's" and user == "0")
     whole = whole or (command == "grade" and has_landlock())
-    assert tried and int(tried[2]) > 50, said
+    assert tried and int(tried[2]) >= 50, said
     assert ("not safe here" in said) is not whole, said
     if whole:
         assert tried[1] == "[]", said
