@@ -28,6 +28,7 @@ import refgf.oracle.spec.network.alexnet
 import refgf.oracle.spec.network.head
 import refgf.oracle.spec.network.layers
 import refgf.oracle.spec.network.resnet50
+import refgf.oracle.spec.overlap
 import refgf.oracle.spec.plain_sums
 import refgf.oracle.spec.precision.half_sum
 import refgf.oracle.spec.precision.master
