@@ -149,12 +149,10 @@ def test_the_core_has_no_optional_protocols():
 
 
 def test_no_two_classes_have_one_name():
-    """Outside the seeded mistakes, whose classes are wrong variants of others."""
     found = Counter()
     for file in tracked("refgf/*.py"):
-        if "seeded" not in file.parts:
-            body = ast.parse(file.read_text()).body
-            found.update(node.name for node in body if isinstance(node, ast.ClassDef))
+        body = ast.parse(file.read_text()).body
+        found.update(node.name for node in body if isinstance(node, ast.ClassDef))
     found["GradientFlow"] -= 1  # PyTorch's, which does the same
     assert [name for name, count in found.items() if count > 1] == []
 

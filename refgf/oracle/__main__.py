@@ -29,15 +29,17 @@ from refgf.oracle.judge.cases import (
     save_folder,
     selected,
 )
-from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.reveal.command import add_parser as reveal_parser
 from refgf.oracle.schedules.options import add_command as schedule_parser
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.families import FAMILIES
+from refgf.oracle.spec.fresh import fresh_cases, large_cases
+from refgf.oracle.spec.plain_sums import seeded_case
+from refgf.oracle.spec.statement import FUNCTIONS, golden_cases
 from refgf.oracle.step.command import add_step
 
 Options = argparse.Namespace
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-FAMILIES = ("invariant", "sensitive", "provenance", "special", "denormal")
 MOST_RANDOM = 10_000  # fresh cases of a function: they are all made before the first is judged
 SUGGESTED = 2  # functions in the place of a name that matches none
 ORDERS = ("ring", "direct", "doubling", "halving-far", "tree")
@@ -45,9 +47,6 @@ ORDERS = ("ring", "direct", "doubling", "halving-far", "tree")
 
 def export(options: Options) -> int:
     """Write the golden cases, or other cases of one allreduce."""
-    from refgf.oracle.seeded.generate import golden_cases
-    from refgf.oracle.spec.plain_sums import seeded_case
-
     if options.ranks is None:
         Path(options.folder).mkdir(parents=True, exist_ok=True)  # before 15 s of work
         cases = golden_cases()
@@ -119,8 +118,6 @@ def near(options: Options) -> str:
 
 def drawn_cases(options: Options) -> list[Case]:
     """Fresh cases; by default three of each function, next to the golden cases only."""
-    from refgf.oracle.seeded.generate.fresh import fresh_cases, large_cases
-
     golden = not options.files and Path(options.cases) == GOLDEN
     count = (3 if golden else 0) if options.random is None else options.random
     if not 0 <= count <= MOST_RANDOM or (count and options.files):

@@ -23,7 +23,6 @@ module: `from refgf.oracle.definitions import ring_allreduce`. They stand in spe
     rounding.py     N12-N13  how far rounding may move AlexNet's gradients
 """
 
-import re
 from collections.abc import Callable
 
 # ruff: noqa: F401  these names are here to be imported from here
@@ -169,6 +168,7 @@ from refgf.oracle.spec.precision.wire import (
 from refgf.oracle.spec.ring import agree, ring_allreduce, rounded_fold, slice_bounds
 from refgf.oracle.spec.ring_steps import ring_states, ring_traffic
 from refgf.oracle.spec.rounding import alexnet_rounding, momentum_rounding
+from refgf.oracle.spec.statement import STATEMENTS
 from refgf.oracle.spec.sums import exact_sum, summation_bound
 from refgf.oracle.spec.topk.choice import keep_count, top_k
 from refgf.oracle.spec.topk.mstopk import mstopk
@@ -180,10 +180,5 @@ __all__.remove("Callable")
 
 
 def statements() -> dict[str, Callable]:
-    """{number: function} of everything defined here, read from the docstrings ("R2: ...")."""
-    found = {}
-    for name in __all__:
-        match = re.match(r"([A-Z]\d+): ", globals()[name].__doc__ or "")
-        if match:
-            found[match[1]] = globals()[name]
-    return found
+    """{number: function} of all statements."""
+    return {number: statement.definition for number, statement in STATEMENTS.items()}

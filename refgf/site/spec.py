@@ -16,7 +16,7 @@ from pathlib import Path
 
 from refgf.oracle.definitions import statements
 from refgf.oracle.grade.marking import exercises_of, lessons
-from refgf.oracle.seeded.mistakes import MISTAKES
+from refgf.oracle.spec.statement import MISTAKES
 from refgf.oracle.spec.variants import ROOTS, called
 from refgf.site.frame import contents, page
 from refgf.site.markdown import Text, folded
@@ -100,8 +100,6 @@ def lessons_of(root: Path) -> dict[str, set[str]]:
         files = [lesson, root / "lessons" / "solutions" / lesson.name]
         for folder in re.findall(r"^from lab\.(\w+) import", lesson.read_text(), re.M):
             files += (root / "lessons" / "lab" / folder).glob("*.py")
-        exercises = root / "refgf/oracle/grade/exercises"
-        files += [*exercises.glob(f"lesson_{number}.py"), *exercises.glob(f"lesson_{number}/*.py")]
         used = {name for file in files for name in names_used(file.read_text(encoding="utf-8"))}
         for exercise in exercises_of(number) if number in lessons() else ():
             used |= definitions_of(exercise.reference)

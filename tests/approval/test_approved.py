@@ -28,8 +28,8 @@ from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.verify import verify_case
 from refgf.oracle.schedules.options import FORMATS
 from refgf.oracle.schedules.own import OWN
-from refgf.oracle.seeded.generate.fresh import fresh_cases, large_cases
-from refgf.oracle.seeded.mistakes import MISTAKES
+from refgf.oracle.spec.fresh import fresh_cases, large_cases
+from refgf.oracle.spec.statement import MISTAKES
 from tests.support.golden import CASES
 
 ROOT = gains.ROOT

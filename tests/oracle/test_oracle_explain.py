@@ -18,7 +18,8 @@ from refgf.oracle.definitions import (
 from refgf.oracle.foreign.files import write_tensors
 from refgf.oracle.judge.explain import explain, explained
 from refgf.oracle.judge.orders import ORDERS
-from refgf.oracle.seeded.generate.families import inputs, random_source
+from refgf.oracle.spec.draw import random_source
+from refgf.oracle.spec.families import inputs
 from refgf.papers.jia import doubling
 
 P, N = 6, 200

@@ -12,7 +12,7 @@ from refgf.oracle.judge.report import as_json, as_text
 from refgf.oracle.judge.verify import verify
 from refgf.oracle.reveal import report
 from refgf.oracle.reveal.search import reveal
-from refgf.oracle.seeded.generate.fresh import LARGE, large_cases
+from refgf.oracle.spec.fresh import LARGE, large_cases
 from tests.support import faults
 from tests.support.golden import CASES
 

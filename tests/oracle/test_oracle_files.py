@@ -19,7 +19,7 @@ from refgf.oracle.judge.cases import load_case, load_folder, save_by_letter, sav
 from refgf.oracle.judge.implementations import Files, PythonModule
 from refgf.oracle.judge.trace import check_trace, read_trace
 from refgf.oracle.judge.verify import verify_case
-from refgf.oracle.seeded.generate.families import make
+from refgf.oracle.spec.statement import FUNCTIONS
 from tests.support.damaged import cut, flipped
 from tests.support.golden import golden_case, golden_file
 
@@ -138,7 +138,7 @@ def test_memory_stays_within_the_file_whatever_it_claims(tmp_path):
 
 def test_cases_do_not_lead_out_of_their_folder(tmp_path):
     folder = tmp_path / "cases"
-    save_folder([make("one", "relu", "N3", "a case", x=np.zeros(3))], folder)
+    save_folder([FUNCTIONS["relu"].case("one", "a case", x=np.zeros(3))], folder)
     assert len(load_folder(folder)) == 1
     for name in ("../one", "/etc/passwd", "one\0", "", "a/b", "."):
         with pytest.raises(BadFile):
@@ -152,7 +152,8 @@ def test_cases_do_not_lead_out_of_their_folder(tmp_path):
 
 def test_folders_by_letter_are_loaded_but_no_links_to_others(tmp_path):
     x = np.zeros(3)
-    cases = [make("b", "relu", "N3", "a case", x=x), make("a", "exact_sum", "S1", "a sum", x=[x])]
+    named = {"b": ("relu", x), "a": ("exact_sum", [x])}
+    cases = [FUNCTIONS[f].case(name, "a case", x=x) for name, (f, x) in named.items()]
     save_by_letter(cases, tmp_path / "cases")
     assert [case.name for case in load_folder(tmp_path / "cases")] == ["b", "a"]  # N, then S
     assert [case.name for case in load_folder(tmp_path / "cases" / "S")] == ["a"]
@@ -162,7 +163,7 @@ def test_folders_by_letter_are_loaded_but_no_links_to_others(tmp_path):
 
 
 def test_a_changed_file_is_noticed_by_its_hash(tmp_path):
-    save_folder([make("one", "relu", "N3", "a case", x=np.zeros(3))], tmp_path)
+    save_folder([FUNCTIONS["relu"].case("one", "a case", x=np.zeros(3))], tmp_path)
     text = (tmp_path / "one.json").read_text()
     (tmp_path / "one.json").write_text(text.replace("a case", "A case"))
     with pytest.raises(BadFile, match="sha256"):

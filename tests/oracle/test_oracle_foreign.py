@@ -384,7 +384,7 @@ def test_a_report_that_cannot_be_written_is_refused_at_once(verify, tmp_path, mo
         code, said = verify(RIGHT, option, "/nowhere/x")
         assert code == 2 and "/nowhere/x" in said and "cases passed" not in said
     assert main(["grade", "03", str(tmp_path / "mine.py"), "--json", str(tmp_path)]) == 2
-    generator = "refgf.oracle.seeded.generate.golden_cases"
+    generator = "refgf.oracle.__main__.golden_cases"
     monkeypatch.setattr(generator, lambda: pytest.fail("it made the cases first"))
     assert main(["export", "/dev/null/x"]) == 2
 

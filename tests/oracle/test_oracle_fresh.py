@@ -13,7 +13,7 @@ from refgf.oracle.definitions import same_bits
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.verify import verify, verify_case
-from refgf.oracle.seeded.generate.fresh import DRAWN, fresh_cases
+from refgf.oracle.spec.fresh import DRAWN, fresh_cases
 from tests.oracle.test_oracle_own import NOT_IMPLEMENTED, WITH_RANKS
 from tests.support import own
 from tests.support.own import joined, ranks_of, supported

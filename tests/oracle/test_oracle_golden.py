@@ -7,8 +7,9 @@ from refgf.oracle.definitions import same_bits
 from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.judge.cases import GOLDEN, load_folder, save_folder
 from refgf.oracle.judge.comparison import judge_bits
-from refgf.oracle.seeded.generate import golden_cases
-from refgf.oracle.seeded.generate.families import inputs, random_source, require
+from refgf.oracle.spec.draw import random_source
+from refgf.oracle.spec.families import inputs
+from refgf.oracle.spec.statement import golden_cases
 from tests.support.golden import CASES
 
 
@@ -54,7 +55,7 @@ def test_what_is_written_is_what_is_read(tmp_path):
 
 def test_a_case_that_does_not_do_what_it_claims_is_not_made():
     with pytest.raises(AssertionError, match="does not hold"):
-        require(False, CASES[0], "a claim")
+        CASES[0].shows(False, "a claim")
 
 
 def test_families_are_what_they_say():

@@ -7,8 +7,8 @@ import pytest
 from refgf.oracle import definitions
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.verify import verify
-from refgf.oracle.seeded.generate.fresh import fresh_cases
-from refgf.oracle.seeded.mistakes import MISTAKES
+from refgf.oracle.spec.fresh import fresh_cases
+from refgf.oracle.spec.statement import MISTAKES
 from tests.support import golden
 from tests.support.heat_port import DIFFERENCES, ported
 

@@ -12,11 +12,10 @@ import pytest
 from refgf.oracle import definitions
 from refgf.oracle.judge import diagnosis
 from refgf.oracle.judge.diagnosis import diagnose, orders_of, with_mistake
-from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.verify import verify, verify_case
-from refgf.oracle.seeded.mistakes import MISTAKES
+from refgf.oracle.spec.statement import FUNCTIONS, MISTAKES
 from refgf.oracle.spec.variants import ROOTS, called, uses, variant
 from tests.support.golden import CASES
 

@@ -8,7 +8,7 @@ import pytest
 
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.verify import verify_case
-from refgf.oracle.seeded.generate.fresh import fresh_cases
+from refgf.oracle.spec.fresh import fresh_cases
 from refgf.oracle.spec.momentum.lars_step import factors_rounded_first
 from refgf.oracle.spec.momentum.sgd import zero_times_w
 from refgf.oracle.spec.precision.scale import times_the_reciprocal

@@ -12,8 +12,9 @@ from refgf.oracle.judge.comparison import judge_bits
 from refgf.oracle.judge.explain import explain
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.trace import check_trace
-from refgf.oracle.seeded.generate.families import FAMILIES, inputs, make
+from refgf.oracle.spec.families import FAMILIES, inputs
 from refgf.oracle.spec.plain_sums import seeded_case
+from refgf.oracle.spec.statement import FUNCTIONS
 from refgf.papers.jia import doubling
 from tests.support import own
 from tests.support.own import traced
@@ -51,9 +52,8 @@ def case_of(order, p, n, dtype, family, wire, seed):
         return seeded_case(order, p, n, dtype, family, wire, seed)
     except AssertionError:
         x = inputs(family, p, n, dtype, np.random.default_rng(seed), wire)
-        return make(
-            "random", f"{order}_allreduce", "R2", "random numbers", {"wire": wire}, family, x=x
-        )
+        function = FUNCTIONS[f"{order}_allreduce"]
+        return function.case("random", "random numbers", "R2", family, wire=wire, x=x)
 
 
 @often(
@@ -149,7 +149,7 @@ def test_the_projects_csc_passes(
         "sizes": tensors,
         "decayed": rng.integers(0, 2, len(tensors)).astype(np.uint8),
     }
-    case = make("random", "csc_run", "C8", "random numbers", arguments, **arrays)
+    case = FUNCTIONS["csc_run"].case("random", "random numbers", "C8", **arguments, **arrays)
     assert judge(case, own.joined(own.threads.run(p, own.on_rank, case))) is None
 
 

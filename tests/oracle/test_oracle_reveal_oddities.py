@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from refgf.oracle.definitions import on_wire, ring_allreduce
-from refgf.oracle.judge.report import SPEC
 from refgf.oracle.reveal.orders import down
 from refgf.oracle.reveal.search import reveal
+from refgf.oracle.spec.page import SPEC
 from tests.support.reveal_boxes import (
     BACK,
     FOLD,

@@ -16,7 +16,7 @@ from refgf.oracle.definitions import (
     zero_residual,
 )
 from refgf.oracle.judge.cases import GOLDEN
-from refgf.oracle.judge.report import SPEC
+from refgf.oracle.spec.page import SPEC
 
 STATED = {"AlexNet": 1903, "ResNet-50": 797}  # chunks of 32K gradients, by the press article
 

@@ -8,20 +8,20 @@ import pytest
 from refgf.oracle.__main__ import parser
 from refgf.oracle.definitions import CSCRunSettings, statements
 from refgf.oracle.judge.cases import save_case, save_tensors
-from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.implementations import Files
-from refgf.oracle.judge.report import SPEC, spec_statements
+from refgf.oracle.judge.report import spec_statements
 from refgf.oracle.judge.verify import verify_case
-from refgf.oracle.seeded.generate.fresh import fresh_cases
-from refgf.oracle.seeded.mistakes import MISTAKES
 from refgf.oracle.spec.case import SPEC as SPEC_VERSION
-from refgf.oracle.spec.page import with_rows
+from refgf.oracle.spec.fresh import fresh_cases
+from refgf.oracle.spec.page import SPEC, with_rows
+from refgf.oracle.spec.statement import FUNCTIONS, MISTAKES
 from refgf.oracle.spec.variants import defined
 from tests.support.golden import CASES
 
 
-def test_every_statement_has_a_function_and_every_function_a_statement():
-    assert set(spec_statements()) == set(statements())
+def test_every_statement_has_a_row_and_every_row_a_statement():
+    rows = re.findall(r"^\| ([A-Z]\d+) \| .+? \| .*\|$", SPEC.read_text(), re.MULTILINE)
+    assert set(rows) == set(spec_statements()) == set(statements())
 
 
 def test_numbers_are_used_once_and_in_order():

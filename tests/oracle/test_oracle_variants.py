@@ -11,7 +11,7 @@ from refgf.oracle.definitions import on_wire, slice_bounds, tree_allreduce
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.report import as_json, as_text
 from refgf.oracle.judge.verify import verify
-from refgf.oracle.seeded.generate.fresh import fresh_cases
+from refgf.oracle.spec.fresh import fresh_cases
 from tests.support import golden
 
 SHOWING = ("doubling-p6-n13-sensitive-wire-float16",)  # of those without `extras` in their name

@@ -9,7 +9,6 @@ from refgf.oracle import definitions
 from refgf.oracle.__main__ import main
 from refgf.oracle.judge.cases import save_tensors
 from refgf.oracle.judge.comparison import judge_bits
-from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.verify import by_statement, diagnose_some, fewest, outcome, verify
@@ -18,6 +17,7 @@ from refgf.oracle.spec.csc.residual import not_cleared
 from refgf.oracle.spec.csc.step import rest_stays_local_per_rank
 from refgf.oracle.spec.lazy.calls import fires_at_theta
 from refgf.oracle.spec.lazy.sums import rest_stays_local
+from refgf.oracle.spec.statement import FUNCTIONS
 from refgf.oracle.spec.variants import variant
 from tests.support.golden import CASES, golden_case
 

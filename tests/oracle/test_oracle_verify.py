@@ -11,12 +11,12 @@ import pytest
 from refgf.oracle import definitions
 from refgf.oracle.definitions import same_bits
 from refgf.oracle.judge.comparison import judge_bits, ulps
-from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.orders import NAMED, ORDERS
 from refgf.oracle.judge.profiles import in_order, judge
 from refgf.oracle.judge.verify import by_statement, verify, verify_case
 from refgf.oracle.spec.csc.choice import ties_to_higher
+from refgf.oracle.spec.statement import FUNCTIONS
 from refgf.oracle.spec.variants import variant
 from tests.support.golden import CASES, golden_case
 

@@ -1,7 +1,6 @@
 """Marks for students' files: python -m refgf.oracle grade 01 lessons/student/01.py
 
-exercises/    one module a lesson: functions to write, cases, points, typical mistakes
-exercise.py   what an exercise is
+exercises/    of a teacher's own, one module a lesson; the published ones stand in oracle/spec
 sandbox.py    a student's file in processes of its own, behind oracle/foreign's wall
 marking.py    points and sentences
 shown.py      a failing case in few numbers

@@ -80,10 +80,7 @@ def exercises_of(lesson: str) -> list[Exercise | Collective]:
             f"grade: got lesson {lesson!r}; wanted one of {', '.join(lessons())}; "
             "next: python -m refgf.oracle grade 01 lessons/student/01.py"
         )
-    module = importlib.import_module(module_of(number))
-    if isinstance(getattr(module, "EXERCISES", None), tuple):  # not in spec/ yet
-        EXERCISES.update((f"{number}.{place}", e) for place, e in enumerate(module.EXERCISES))
-    EXERCISES.pop("old", None)
+    importlib.import_module(module_of(number))
     return [EXERCISES[each] for each in sorted(EXERCISES) if each.startswith(f"{number}.")]
 
 

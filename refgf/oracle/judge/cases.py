@@ -22,8 +22,8 @@ import numpy as np
 from refgf.oracle.definitions import bfloat16_bits, bfloat16_values
 from refgf.oracle.foreign.files import PLAIN_NAME, read_json, read_tensors, write_tensors
 from refgf.oracle.foreign.untrusted import BadFile, read_bytes
-from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.spec.case import FIELDS, FORMAT, SPEC, TEXTS, Case
+from refgf.oracle.spec.statement import FUNCTIONS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 STATEMENT = re.compile(r"[A-Z][0-9]{1,3}")

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.definitions import bfloat16_bits, bfloat16_values
-from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.phases import in_words as phases_in_words
 from refgf.oracle.spec.calls import Outputs
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.statement import FUNCTIONS
 
 LARGEST_TABLE = 40  # numbers that are printed where one of them is wrong
 

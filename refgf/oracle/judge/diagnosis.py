@@ -5,12 +5,11 @@ import numpy as np
 from refgf.oracle import definitions
 from refgf.oracle.definitions import rounded_fold, same_bits
 from refgf.oracle.judge.comparison import judge_bits
-from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.orders import candidates
-from refgf.oracle.seeded.mistakes import MISTAKES, Mistake
 from refgf.oracle.spec.calls import Outputs
 from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.plain_sums import PLAIN_SUMS
+from refgf.oracle.spec.statement import FUNCTIONS, MISTAKES, Mistake
 
 LARGEST = 1 << 16  # elements per rank beyond which orders are not tried
 STEPS = ("alexnet_step", "resnet50_step")

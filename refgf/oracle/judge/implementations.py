@@ -31,11 +31,11 @@ from refgf.oracle.foreign.process import Program
 from refgf.oracle.foreign.report import exit_name, shown
 from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.judge.cases import inside, load_tensors, save_case
-from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.trace import TraceEvent, parse_event, read_trace
 from refgf.oracle.spec.calls import Outputs
 from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.plain_sums import PLAIN_SUMS
+from refgf.oracle.spec.statement import FUNCTIONS
 
 LARGEST_OUTPUT = 1 << 28  # bytes of a file that a program writes
 WANTED_MODULE = "wanted the name of a module that can be imported, or a path that ends in .py"

@@ -10,8 +10,8 @@ from pathlib import Path
 from refgf.oracle.judge.verify import Verdict, by_statement, not_run, outcome
 from refgf.oracle.spec.case import SPEC as SPEC_VERSION
 from refgf.oracle.spec.plain_sums import PLAIN_SUMS
+from refgf.oracle.spec.statement import STATEMENTS
 
-SPEC = Path(__file__).parents[1] / "SPEC.md"
 UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e]")
 TEXT_WIDTH = 84  # of a statement's text
 NAMES_SHOWN = 3  # of functions that are not there
@@ -25,9 +25,8 @@ def require_writable(*paths: str | None) -> None:
 
 
 def spec_statements() -> dict[str, str]:
-    """{number: text} of the statements in SPEC.md."""
-    rows = re.findall(r"^\| ([A-Z]\d+) \| (.+?) \| .*\|$", SPEC.read_text(), re.MULTILINE)
-    return dict(rows)
+    """{number: text} of all statements."""
+    return {number: statement.text for number, statement in STATEMENTS.items()}
 
 
 def as_text(verdicts: list[Verdict], profile: str = "bits") -> str:

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import numpy as np
 
 from refgf.oracle.judge.comparison import judge_bits
-from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.spec.calls import Outputs
 from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.statement import FUNCTIONS
 from refgf.oracle.spec.variants import uses, variant
 
 

@@ -1,4 +1,11 @@
-"""How a case calls a function, and what it returns as arrays."""
+"""How a case calls a function, and what it returns as arrays.
+
+    FUNCTIONS["ring_allreduce"].run(module, case)  ->  {"out.x": array (p, n)}
+
+`module` is anything that has functions of the names and arguments in SPEC.md: the definitions, the
+definitions with a seeded mistake, or an implementation. One array per rank becomes one array with a
+first axis `rank`.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -52,7 +52,7 @@ def alexnet_rounding(
     (ReLU, pooling) is within a bound of it, in any order of summation: 1 rank and p differ by at
     most twice the bound.
 
-    Source: derived in `definitions/rounding.py` from Higham, ch. 3 and 4.
+    Source: derived in `spec/rounding.py` from Higham, ch. 3 and 4.
 
     unit: unit roundoff of the evaluation. Parameters of two evaluations may differ from `tensors`
     by up to `spread` (16 arrays, None for 0). If doubtful is 0, every evaluation makes these

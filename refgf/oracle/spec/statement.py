@@ -174,9 +174,15 @@ class JudgedFunction:
         return draw
 
     def bounds(self, bound: Callable[[Case], dict]) -> Callable[[Case], dict]:
-        """Register how far results of fresh cases may be off: {"NAME": array}."""
+        """Register how far results may be off whose bits are open: {"NAME": array}."""
         self.bound = bound
         return bound
+
+    def within(self, case: Case) -> Case:
+        """The case, with the bounds of its results."""
+        bounds = self.bound(case) if self.bound else {}
+        case.tensors |= {f"bound.{name}": np.asarray(array) for name, array in bounds.items()}
+        return case
 
     def case(
         self,

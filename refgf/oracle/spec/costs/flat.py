@@ -63,7 +63,9 @@ def seconds(definition: Callable, statements: str, inputs: str, settings: str) -
         times = [getattr(module, definition.__name__)(*row, *more) for row in rows]
         return {"out.seconds": np.array(times, np.float64)}
 
-    return JudgedFunction(definition, statements, {"seconds": ("entry",)}, inputs, run)
+    return JudgedFunction(
+        definition, statements, {"seconds": ("entry",)}, inputs, run, bound=rounded
+    )
 
 
 def as_link(value: Any) -> Any:
@@ -71,7 +73,7 @@ def as_link(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def within(case: Case) -> Case:
+def rounded(case: Case) -> Outputs:
     """The bound of SPEC.md, E: 32 p u of the times themselves.
 
     No collective has more than 4 p rounds. A round's time is three products and their sum, and no
@@ -81,10 +83,8 @@ def within(case: Case) -> Case:
     t = case.tensors
     ranks = t["in.p"] if "in.p" in t else t["in.nodes"] * t["in.ranks_per_node"]
     if "out.line" in t:
-        t["bound.line"] = 32 * ranks[:, None] * 2.0**-53 * t["out.line"]
-    else:
-        t["bound.seconds"] = 32 * ranks * 2.0**-53 * t["out.seconds"]
-    return case
+        return {"line": 32 * ranks[:, None] * 2.0**-53 * t["out.line"]}
+    return {"seconds": 32 * ranks * 2.0**-53 * t["out.seconds"]}
 
 
 def any_link(d: Draw) -> list[float]:
@@ -115,7 +115,7 @@ def over_ranks_cases(function: JudgedFunction) -> Cases:
     for itemsize, link in ((4, SLOW), (2, FAST)):
         form = function.name.removesuffix("_s").replace("_", "-")
         name = f"seconds-{form}-{8 * itemsize}-bit"
-        case = within(function.case(name, why, itemsize=itemsize, link=link, n=n, p=p))
+        case = function.within(function.case(name, why, itemsize=itemsize, link=link, n=n, p=p))
         yield case.shows((case["out.seconds"][p == 1] == 0).all(), "one rank takes no time")
 
 
@@ -354,7 +354,9 @@ def run_line(module: Any, case: Case) -> Outputs:
 
 
 E5 = Statement("E5", allreduce_line)
-LINE = JudgedFunction(allreduce_line, "E5", {"line": ("entry", "a, b")}, "p", run_line)
+LINE = JudgedFunction(
+    allreduce_line, "E5", {"line": ("entry", "a, b")}, "p", run_line, bound=rounded
+)
 E5.given(
     "an addition for each message, also for those that are copied",
     link=lambda link: (link[0], link[1] + link[2], 0.0),
@@ -373,7 +375,7 @@ def lines() -> Cases:
     why = "a is the latencies, b the bytes and additions"
     for algorithm in ALGORITHMS:
         name = f"line-{algorithm.replace('_', '-')}"
-        yield within(LINE.case(name, why, algorithm=algorithm, link=SLOW, p=p))
+        yield LINE.within(LINE.case(name, why, algorithm=algorithm, link=SLOW, p=p))
 
 
 @E5.mistake("one latency, however many rounds")

@@ -22,7 +22,6 @@ from refgf.oracle.spec.costs.flat import (
     rounds_s,
     seconds,
     tree_s,
-    within,
 )
 from refgf.oracle.spec.draw import Draw, pick
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
@@ -112,7 +111,7 @@ def dense(definition: Callable, title: str, rounded: bool) -> JudgedFunction:
         length = "the same" if rounded else "any"
         why = f"one node, nodes of one rank, and both; slices of {length} length"
         links = {"itemsize": 4, "inside": FAST, "between": SLOW}
-        yield within(function.case(f"seconds-{title}", why, **links, **places(rounded)))
+        yield function.within(function.case(f"seconds-{title}", why, **links, **places(rounded)))
 
     return function
 
@@ -230,7 +229,7 @@ def gathers() -> Cases:
     p, chosen = (np.array(column, np.int64) for column in zip(*entries))
     for itemsize in (2, 4):
         name, why = f"seconds-topk-{8 * itemsize}-bit", INDICES.format(itemsize)
-        yield within(TOPK.case(name, why, itemsize=itemsize, link=SLOW, p=p, chosen=chosen))
+        yield TOPK.within(TOPK.case(name, why, itemsize=itemsize, link=SLOW, p=p, chosen=chosen))
 
 
 def sparse(definition: Callable, title: str) -> JudgedFunction:
@@ -244,7 +243,7 @@ def sparse(definition: Callable, title: str) -> JudgedFunction:
         for itemsize in (2, 4):
             name, why = f"seconds-{title}-{8 * itemsize}-bit", INDICES.format(itemsize)
             links = {"itemsize": itemsize, "inside": FAST, "between": SLOW}
-            yield within(function.case(name, why, **links, **entries))
+            yield function.within(function.case(name, why, **links, **entries))
 
     return function
 

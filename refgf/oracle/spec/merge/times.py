@@ -50,15 +50,14 @@ def times_of(calls: list, step_s: float) -> Outputs:
     return {"out.calls": calls, "out.step_s": np.float64(step_s)}
 
 
-def within(case: Case) -> Case:
+def rounded(case: Case) -> dict:
     """The bound of SPEC.md, G: each of k calls adds at most eight roundings of a time of the step.
 
     No such time is larger than the step, and maxima and sums carry errors on at most as they are.
     """
     calls, step_s = case["out.calls"], float(case["out.step_s"])
     bound = 8 * (len(calls) + 1) * U * step_s
-    case.tensors |= {"bound.calls": bound * np.ones(calls.shape), "bound.step_s": np.float64(bound)}
-    return case
+    return {"calls": bound * np.ones(calls.shape), "step_s": np.float64(bound)}
 
 
 def drawn_gradients(d: Draw, largest: int = 40) -> tuple[dict[str, np.ndarray], list[float]]:
@@ -125,7 +124,7 @@ def run_times(module: Any, case: Case) -> Outputs:
 G1 = Statement("G1", step_times)
 G2 = Statement("G2", computed_at)
 TIMES = {"calls": ("call", "start, end"), "step_s": ()}
-STEP = JudgedFunction(step_times, "G1 G2", TIMES, "ready_s nbytes", run_times)
+STEP = JudgedFunction(step_times, "G1 G2", TIMES, "ready_s nbytes", run_times, bound=rounded)
 
 
 @STEP.fresh
@@ -150,10 +149,12 @@ def time_cases() -> Cases:
                 why = f"computation keeps {overlap:g} of its speed in calls"
                 why += ", and goes on after the last gradient" * bool(late)
                 given = {"counts": counts, "line": line, "overlap": overlap}
-                yield within(STEP.case(title, why, **given, compute_s=compute_s, **arrays))
+                yield STEP.within(STEP.case(title, why, **given, compute_s=compute_s, **arrays))
     for name, pairs in FEW.items():
         given = {"counts": [1] * len(pairs), "line": line, "overlap": 0.5, "compute_s": None}
-        yield within(STEP.case(f"step-{name}", name.replace("-", " "), **given, **inputs_of(pairs)))
+        yield STEP.within(
+            STEP.case(f"step-{name}", name.replace("-", " "), **given, **inputs_of(pairs))
+        )
 
 
 def timed(
@@ -261,7 +262,7 @@ def run_lazily(module: Any, case: Case) -> Outputs:
 
 G3 = Statement("G3", lazy_step)
 AXES = {"counts": ("group",), **TIMES}
-LAZY_STEP = JudgedFunction(lazy_step, "G3 L1 L2", AXES, "ready_s nbytes", run_lazily)
+LAZY_STEP = JudgedFunction(lazy_step, "G3 L1 L2", AXES, "ready_s nbytes", run_lazily, bound=rounded)
 
 
 @LAZY_STEP.fresh
@@ -283,10 +284,12 @@ def theta_cases() -> Cases:
         counts = case["out.counts"].tolist()
         if theta in (0, "inf"):
             case.shows(counts == ([1] * 15 if theta == 0 else [15]), "one by one, or one call")
-        yield within(case)
+        yield LAZY_STEP.within(case)
     for name, pairs in FEW.items():
         given = {"theta_bytes": 7, "line": line, **inputs_of(pairs)}
-        yield within(LAZY_STEP.case(f"lazy-step-{name}", name.replace("-", " "), "G3", **given))
+        yield LAZY_STEP.within(
+            LAZY_STEP.case(f"lazy-step-{name}", name.replace("-", " "), "G3", **given)
+        )
 
 
 def lazily(

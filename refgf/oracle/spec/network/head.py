@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.draw import Draw, random_source
 from refgf.oracle.spec.network.gradients import U, gamma
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
@@ -24,6 +25,12 @@ N6 = Statement("N6", fully_connected)
 CONNECTED = JudgedFunction(fully_connected, "N6", {"y": ("image", "output")}, "x w b")
 
 
+@CONNECTED.bounds
+def any_order_of_products(case: Case) -> dict:
+    x, w, b = (np.abs(case[f"in.{name}"]) for name in "xwb")
+    return {"y": gamma(len(w) + 2) * fully_connected(x, w, b)}
+
+
 @CONNECTED.fresh
 def any_layer(d: Draw) -> dict:
     sizes = (d.p, d.n + 1), (d.n + 1, 3), (3,)
@@ -34,9 +41,7 @@ def any_layer(d: Draw) -> dict:
 def head_cases() -> Cases:
     rng = random_source("head")
     x, w, b = (rng.standard_normal(size) for size in ((3, 11), (11, 5), 5))
-    case = CONNECTED.case("fully-connected", "N, D and O differ", x=x, w=w, b=b)
-    case.tensors["bound.y"] = gamma(13) * fully_connected(abs(x), abs(w), abs(b))
-    yield case
+    yield CONNECTED.within(CONNECTED.case("fully-connected", "N, D and O differ", x=x, w=w, b=b))
     kept, x = (rng.random(9) < 0.5).astype(np.uint8), rng.standard_normal(9)
     case = DROPOUT.case("dropout", "what is kept is scaled up", rate=0.25, x=x, kept=kept)
     case.tensors["bound.y"] = 3 * U * np.abs(case["out.y"])

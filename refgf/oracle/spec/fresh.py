@@ -1,0 +1,70 @@
+"""Cases that nobody can know before: other numbers, p and n for each seed.
+
+The golden cases are public, so an implementation may be right for them only. Case i of a function
+is one of three kinds: more ranks and elements than in any golden case (0), one, three, five or
+seven ranks with fewer elements than ranks or none (1), and few ranks that do not divide n (2).
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.draw import Draw, random_source, shape
+from refgf.oracle.spec.families import inputs
+from refgf.oracle.spec.plain_sums import PLAIN_SUMS
+from refgf.oracle.spec.statement import FUNCTIONS, definitions, fill
+
+LARGE = 3 << 15  # elements: 384 KiB of float32, and more than 16 bits count
+FIRST = """
+slice_bounds ring_allreduce ring_traffic direct_allreduce direct_traffic exact_sum
+lazy_calls lazy_allreduce merged_allreduce
+on_wire bfloat16_bits underflow_share scaled_allreduce next_scale working_copy scaled_run
+decayed_gradient momentum_step warmup_rate lars_ratio lars_step polynomial_rate
+accumulated lars_partial_squares scaled_lars_run
+chunk_bounds importance choose percent_of_step csc_payload_bytes csc_run
+tree_allreduce doubling_allreduce three_phase_allreduce two_level_allreduce
+log_phases_allreduce hybrid_allreduce schedule_traffic
+keep_count top_k topk_run hitopk_run topk_traffic hitopk_pairs_traffic
+daso_merge daso_traffic daso_run heat_merge heat_traffic heat_run
+node_shards node_batches cache_levels conv max_pool relu fully_connected
+"""  # in this order; then as they are registered
+DRAWN = [name for name in dict.fromkeys([*FIRST.split(), *FUNCTIONS]) if FUNCTIONS[name].draw]
+
+
+def large_cases(seed: int, wanted: Callable[[Case], bool]) -> Iterator[Case]:
+    """One long vector for each plain sum: beyond 2^16, where libraries change their algorithm."""
+    for function in PLAIN_SUMS:
+        why = "a long vector may get another algorithm"
+        case = empty(function, f"large-{function}-{seed}", why, "sensitive")
+        if wanted(case):
+            rng = random_source(case.name, seed)
+            n = LARGE + 1 + 3 * int(rng.integers(1000))  # 3 does not divide it
+            yield filled(case, {"wire": None, "x": inputs("sensitive", 3, n, "float32", rng)})
+
+
+def fresh_cases(count: int, seed: int, wanted: Callable[[Case], bool]) -> Iterator[Case]:
+    """`count` cases of each function, made by the definitions, if `wanted` accepts their names."""
+    for function in DRAWN:
+        for i in range(count):
+            why = f"drawn by --random {count} --seed {seed}"
+            case = empty(function, f"random-{function}-{seed}-{i}", why)
+            if wanted(case):
+                rng = random_source(f"{function}-{i}", seed)
+                yield filled(case, FUNCTIONS[function].draw(Draw(rng, *shape(rng, i % 3))))
+
+
+def empty(function: str, name: str, why: str, family: str = "values") -> Case:
+    """A case that has no arguments and inputs yet."""
+    return Case(name, function, FUNCTIONS[function].statements.split(), why, family, {})
+
+
+def filled(case: Case, given: dict) -> Case:
+    """The case with these arguments and inputs, the definitions' results and their bounds."""
+    function = FUNCTIONS[case.function]
+    case.arguments, case.tensors = function.divided(given)
+    with np.errstate(all="ignore"):
+        case = function.within(fill(case, definitions()))
+    if case.arguments.get("wire", "") is None:  # the statements on rounding say nothing here
+        case.statements = [s for s in case.statements if s not in ("R3", "D2", "H3")]
+    return case
