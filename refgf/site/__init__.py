@@ -31,10 +31,10 @@ and not from a disk (issue 188). markdown-it-py parses Markdown and Pygments hig
 are plain Python packages.
 
 Sphinx 9.0 with myst-parser 5.2 and furo was tried on these texts and the core's docstrings. It
-builds offline, as fast as this, and brings a search. It is left alone: it would take the place of
-markdown, frame, api, build, repository and serve, about 620 lines, for about 225 of settings and
-extensions (names of files and lessons as links, sources with line numbers, pages that Python
-makes). Lessons, SPEC, baselines, player, explorer and microscope stay as long as they are. Our
-docstrings are no reStructuredText: drawings and lists of names run together, and `Wire` is printed
-as the union behind it. It needs 25 packages where this needs 2.
+builds offline and brings a search. It is left alone: it would take the place of markdown, frame,
+api, build, repository and serve, about 620 lines, for an estimated 225 of settings and extensions
+(names of files and lessons as links, sources with line numbers, pages that Python makes). Lessons,
+SPEC, baselines, player, explorer and microscope, which were not tried in it, stay as long as they
+are. Our docstrings are no reStructuredText: drawings and lists of names run together, and `Wire` is
+printed as the union behind it.
 """

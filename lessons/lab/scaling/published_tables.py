@@ -77,8 +77,8 @@ def headlines(run: kit.Run, shown: list) -> list[dict]:
 
 
 def every_headline(run: kit.Run) -> None:
-    """README's table of headlines: also those measured by other lessons, and those out of reach."""
-    run.section("Every headline of the papers, confronted (README has the same table)")
+    """The table of docs/results.md: those of other lessons, and those out of reach, too."""
+    run.section("Every headline of the papers, confronted (as in docs/results.md)")
     try:
         entries = confronted(figure, greedy_merge)
     except OSError as error:
