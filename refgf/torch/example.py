@@ -56,7 +56,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
     images, labels = digits()
     train_images, train_labels = images[:-360], labels[:-360]
     steps = len(train_images) // BATCH
-    model = DistributedDataParallel(network(arguments.seed))
+    # PowerSGD's second messages leave in any order; on gloo it needs a single bucket
+    model = DistributedDataParallel(network(arguments.seed), bucket_cap_mb=25)
     optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=0.9, weight_decay=5e-4)
     flow, first, accuracies = None, 0, []
     if arguments.hook == "csc":
