@@ -8,7 +8,6 @@ import pytest
 
 from refgf.oracle.definitions import (
     accumulated_gradient,
-    alexnet_step,
     chunk_bounds,
     next_residual,
     same_bits,
@@ -45,7 +44,7 @@ def test_chunks_of_the_stated_networks(name, n, full, last):
 def test_alexnet_has_no_normalisation_after_the_last_pooling():
     """N10: 26 tensors; with one more layer of beta and gamma, as Jia et al. have it, 28."""
     assert [len(layer) for layer in split_layers(list(range(26)))] == [2, 2, 2, 4, 4, 4, 4, 4]
-    assert "not their network" in alexnet_step.__doc__ and "not done here" in source("N10")
+    assert "not done here" in source("N10")
 
 
 class DGCMemory:
