@@ -60,7 +60,7 @@ class GradientFlow:
     """CSC for a DDP model and its optimiser. Collective to make; one for a model.
 
     density      percent of the chunks that are sent, after the warm-up
-    warmup       a `Warmup`; a percent of 100 is dense
+    warmup       a `Warmup`; a percent of 100 is dense; None: no warm-up
     form         momentum correction: dgc, dgc_masked, history, none. All but `none` need SGD, whose
                  momentum and weight decay are taken over, and given back by `close`
     wire         torch.float16 or torch.bfloat16; None: float32
@@ -70,8 +70,8 @@ class GradientFlow:
     After a step: `chosen` (chunks of the next one; None: all), `sent` (elements of the last one),
     `steps`, `accepted` (the last one). A step with an infinity or NaN on any rank, in a chunk that
     is sent or not, is refused on all: no weight, residual or choice changes.
-    Errors: ValueError for what cannot work, for settings that differ between ranks, and in backward
-    after 50 refused steps in a row.
+    Errors: ValueError for what cannot work and for settings that differ between ranks; in backward
+    after 50 refused steps in a row, and where the optimiser has not stepped since the last one.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class GradientFlow:
         optimizer: torch.optim.Optimizer,
         *,
         density: float = 10.0,
-        warmup: Warmup = Warmup(),
+        warmup: Warmup | None = None,
         form: str = "dgc",
         wire: torch.dtype | None = None,
         chunks: Chunks = Chunks(),
@@ -94,7 +94,8 @@ class GradientFlow:
         require(wire in WIRES, f"wire={wire}", "a type of 16 or 32 bits", "wire=torch.float16")
         least = min(chunks.size, chunks.dense_every)
         require(least >= 1, f"{chunks}", "a size and dense_every of at least 1", "Chunks()")
-        self.density = Density(density, tuple(warmup.percents), warmup.steps)
+        before = warmup or Warmup()
+        self.density = Density(density, tuple(before.percents), before.steps)
         self.model, self.optimizer, self.scaler = model, optimizer, scaler
         self.form, self.wire, self.chunks = form, wire, chunks
         self.group, self.size = model.process_group, dist.get_world_size(model.process_group)
@@ -103,6 +104,7 @@ class GradientFlow:
         self.accepted, self.steps, self.sent, self._refused, self._closed = True, 0, 0, 0, False
         self.gap = torch.ones(self.pool.count, device=self.pool.device)  # steps since last sent
         self._outcome: tuple[Tensor, Any, bool] | None = None
+        self._waits = False  # for the optimiser's step
         self._backward: Backward | None = None
         self._agree()
         self.taken = take_over(optimizer, form, self.pool)
@@ -176,6 +178,13 @@ class GradientFlow:
             rows.copy_(sum(self.pool.flat(state["state"][name]) for state in states) / share)
         if self.velocity is not None:
             self.velocity.copy_(self.pool.flat(first["velocity"]))
+        same = self._alike((first["steps"], first["chosen"]))
+        require(
+            same,
+            f"files of step {first['steps']} here and of others elsewhere",
+            "one step",
+            "the last step that all ranks have saved",
+        )
         self.steps, self.chosen = first["steps"], first["chosen"]
         self.gap.copy_(first["gap"])
         self._outcome = self._backward = None
@@ -186,6 +195,7 @@ class GradientFlow:
         """What the hook does with each bucket."""
         if self._backward is None:
             self._settle()
+            self._require_in_turn()
             self._backward = Backward(self)
             if self.model.find_unused_parameters:
                 after_ddp(self._fill)
@@ -224,16 +234,24 @@ class GradientFlow:
             self.gap += 1
             self.gap[numbers] = 1
             self.chosen = None if dense else chosen
+        self._waits = self.accepted
         self._refused = 0 if self.accepted else self._refused + 1
-        if self._refused:
-            self._complain()
+        if self._refused and self.scaler is None:
+            got = f"step {self.steps}: a gradient was infinite or NaN on some rank"
+            warnings.warn(f"GradientFlow: {got}; it was refused on all ranks", stacklevel=2)
 
-    def _complain(self) -> None:
-        got = f"step {self.steps}: a gradient was infinite or NaN on some rank"
-        if self.scaler is None:
-            warnings.warn(f"GradientFlow: {got}; the step was refused on all ranks", stacklevel=2)
-        scale = "a lower learning rate, or wire=torch.bfloat16"
-        require(self._refused < PATIENCE, f"{PATIENCE} refused steps, last {got}", "finite", scale)
+    def _require_in_turn(self) -> None:
+        """ValueError in backward for what would train wrongly in silence."""
+        lower = "a lower learning rate, or wire=torch.bfloat16"
+        require(
+            self._refused < PATIENCE, f"{PATIENCE} refused steps in a row", "a finite one", lower
+        )
+        got = "a second backward, and no step of the optimiser since the first"
+        once = "optimizer.step() after each; accumulate gradients in model.no_sync()"
+        require(not self._waits, got, "one step for each backward that communicates", once)
+        frozen = [n for n, p in zip(self.pool.names, self.pool.parameters) if not p.requires_grad]
+        anew = "close(), then a new DistributedDataParallel and GradientFlow"
+        require(not frozen, f"{frozen[:3]} frozen since it was made", "the same parameters", anew)
 
     def _fill(self) -> None:
         """DDP leaves the gradient of what no rank has used; something may wait for it."""
@@ -249,6 +267,7 @@ class GradientFlow:
     def _before_update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         """Before each step of the optimiser."""
         self.taken.require_gone()
+        self._waits = False
         if not self.taken and self.scaler is None:
             self._settle()
             if not self.accepted:  # a zero would still move Adam's weights: it skips a None
@@ -266,11 +285,14 @@ class GradientFlow:
         """ValueError on every rank if their settings differ."""
         own = f"{self.density} {self.form} {self.wire} {self.chunks} {self.scaler is None}"
         names = f"{own} {self.pool.names}"
+        got = "other settings on some ranks"
+        require(self._alike(names), got, "the same on all", "density, form, wire from one place")
+
+    def _alike(self, own: Any) -> bool:
+        """Do all ranks hold the same? Collective."""
         every: list[Any] = [None] * self.size
-        dist.all_gather_object(every, names, group=self.group)
-        odd = [rank for rank, other in enumerate(every) if other != every[0]]
-        got = f"other settings on ranks {odd} than on rank 0"
-        require(not odd, got, "the same on all ranks", "density, form, wire, chunk from one place")
+        dist.all_gather_object(every, own, group=self.group)
+        return all(other == every[0] for other in every)
 
 
 def hook(flow: GradientFlow, bucket: dist.GradBucket) -> Future:
@@ -280,8 +302,9 @@ def hook(flow: GradientFlow, bucket: dist.GradBucket) -> Future:
 
 def learnable(model: DistributedDataParallel) -> list[tuple[str, Tensor]]:
     """The parameters that need a gradient. torch.compile's prefix is no part of a name."""
-    named = model.module.named_parameters()
-    return [(name.replace("_orig_mod.", ""), p) for name, p in named if p.requires_grad]
+    named, ignored = model.module.named_parameters(), model.parameters_to_ignore
+    learned = [(name, p) for name, p in named if p.requires_grad and name not in ignored]
+    return [(name.replace("_orig_mod.", ""), p) for name, p in learned]
 
 
 def after_ddp(work: Callable[[], None]) -> None:

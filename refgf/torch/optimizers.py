@@ -16,6 +16,7 @@ from refgf.torch.residual import BEFORE
 from refgf.torch.wrong import require
 
 KEYS = ("momentum", "weight_decay")
+MARK = "taken_by_gradientflow"  # in a group, so it travels with optimizer.state_dict
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Taken:
         if self.optimizer is not None:  # load_state_dict makes new groups
             for group, own in zip(self.optimizer.param_groups, self.own):
                 group.update(own)
+                group.pop(MARK, None)
 
     def require_gone(self) -> None:
         """ValueError if somebody has put them back: then momentum would happen twice."""
@@ -42,7 +44,10 @@ class Taken:
             for key in KEYS:
                 got = f"{key}={group[key]} in the optimiser"
                 wanted = f"0: GradientFlow has taken {key} over"
-                put = "make GradientFlow after optimizer.load_state_dict; set nothing there later"
+                put = (
+                    "make GradientFlow after optimizer.load_state_dict; let schedulers change the "
+                )
+                put += "rate only (cycle_momentum=False)"
                 require(group[key] == 0, got, wanted, put)
 
 
@@ -56,13 +61,16 @@ def take_over(optimizer: torch.optim.Optimizer, form: str, pool: FlatPool) -> Ta
     require(form == "none" or (plain and not odd), got, wanted, "form='none', which keeps it all")
     count = len(pool.names)
     taken = Taken([0.0] * count, [0.0] * count)
+    given = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    known = given & pool.place.keys()
+    require(bool(known), f"an {kind} of other parameters", "this model's", "model.parameters()")
     if not plain or odd:
         return taken
     taken.optimizer = optimizer
     for group in optimizer.param_groups:
-        own = {key: group[key] for key in KEYS}
+        own = dict(group.get(MARK) or {key: group[key] for key in KEYS})
         taken.own.append(own)
-        group.update(dict.fromkeys(KEYS, 0.0))
+        group.update(dict.fromkeys(KEYS, 0.0) | {MARK: own})
         for parameter in group["params"]:
             if (index := pool.place.get(id(parameter))) is None:
                 continue

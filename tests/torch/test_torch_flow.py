@@ -184,6 +184,24 @@ def test_a_resumed_run_has_the_same_bits(form):
             assert one["chosen"] == two["chosen"] and np.array_equal(one["w"], two["w"])
 
 
+def made_after_loading(rank, _):
+    """The page's order: the optimiser is loaded first, then taken over."""
+    model, optimizer, flow = flow_of(Case(momentum=0.9, decay=0.01), Prescribed())
+    saved = optimizer.state_dict()
+    other = DistributedDataParallel(Prescribed())
+    loaded = torch.optim.SGD(other.parameters(), 0.1, momentum=0.9)
+    loaded.load_state_dict(saved)
+    again = GradientFlow(other, loaded)
+    taken = set(again.taken.momentum), set(again.taken.decay)
+    again.close()
+    return taken, loaded.param_groups[0]["momentum"], len(loaded.param_groups[0].keys())
+
+
+def test_a_saved_optimiser_remembers_what_was_taken():
+    ((taken, momentum, _),) = on_gloo(1, made_after_loading, None)
+    assert taken == ({0.9}, {0.01}) and momentum == 0.9
+
+
 def fewer(rank, path, case):
     """Two ranks go on with what four have saved: the residuals' sum stays."""
     states = torch.load(path, weights_only=False)
@@ -262,6 +280,32 @@ def wrongly_used(rank, folder):
             model(gs).backward()
             optimizer.step()
 
+    def two_backwards():
+        model, _, _ = with_sgd()
+        for step in range(2):
+            model(gradients(rank, step)).backward()
+
+    def frozen_later():
+        network = Prescribed()
+        model = DistributedDataParallel(network, find_unused_parameters=True)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        GradientFlow(model, optimizer)
+        network.p[1].requires_grad_(False)
+        model(gradients(rank, 0)).backward()
+
+    def files_of_two_steps():
+        _, _, flow = with_sgd()
+        flow.load_state_dict(flow.state_dict() | {"steps": 3 + rank})
+
+    def of_another_network():
+        GradientFlow(
+            DistributedDataParallel(Prescribed()), torch.optim.SGD([nn.Parameter(torch.ones(1))])
+        )
+
+    attempt("two backwards", two_backwards)
+    attempt("frozen later", frozen_later)
+    attempt("files of two steps", files_of_two_steps)
+    attempt("of another network", of_another_network)
     attempt("no DDP", lambda: GradientFlow(Prescribed(), None))
     for form in ("dgc", "dgc_masked", "history"):
         attempt(f"Adam {form}", lambda form=form: with_sgd(kind=torch.optim.AdamW, form=form))
