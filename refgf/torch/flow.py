@@ -94,8 +94,8 @@ class GradientFlow:
         require(wire in WIRES, f"wire={wire}", "a type of 16 or 32 bits", "wire=torch.float16")
         least = min(chunks.size, chunks.dense_every)
         require(least >= 1, f"{chunks}", "a size and dense_every of at least 1", "Chunks()")
-        before = warmup or Warmup()
-        self.density = Density(density, tuple(before.percents), before.steps)
+        percents, steps = (warmup.percents, warmup.steps) if warmup else ((), 1)
+        self.density = Density(density, tuple(percents), steps)
         self.model, self.optimizer, self.scaler = model, optimizer, scaler
         self.form, self.wire, self.chunks = form, wire, chunks
         self.group, self.size = model.process_group, dist.get_world_size(model.process_group)
@@ -133,11 +133,18 @@ class GradientFlow:
         self.optimizer.zero_grad()
 
     def close(self) -> None:
-        """Give momentum and decay back to the optimiser. DDP then averages all gradients."""
+        """Give momentum and decay back to the optimiser. DDP then averages all gradients.
+
+        What waits in the residual is lost. DDP keeps this object, which lets go of the model.
+        """
+        if self._closed:
+            return
         self._settle()
         self.taken.give_back()
         self._watch.remove()
         self._closed = True
+        for name in ("model", "optimizer", "pool", "residual", "velocity", "taken", "_last"):
+            setattr(self, name, None)
 
     def __enter__(self) -> "GradientFlow":
         return self
@@ -147,6 +154,7 @@ class GradientFlow:
 
     def state_dict(self) -> dict[str, Any]:
         """What this rank needs to go on with the same bits: each rank saves its own."""
+        require(not self._closed, "state_dict after close", "it before", "save, then close")
         self._settle()
         arrays = {name: self.pool.named(rows) for name, rows in self.residual.state.items()}
         own = {"rank": dist.get_rank(self.group), "size": self.size, "form": self.form}
@@ -283,10 +291,9 @@ class GradientFlow:
 
     def _agree(self) -> None:
         """ValueError on every rank if their settings differ."""
-        own = f"{self.density} {self.form} {self.wire} {self.chunks} {self.scaler is None}"
-        names = f"{own} {self.pool.names}"
-        got = "other settings on some ranks"
-        require(self._alike(names), got, "the same on all", "density, form, wire from one place")
+        own = str((self.density, self.form, self.wire, self.chunks, self.scaler is None))
+        same = self._alike((own, self.pool.names))
+        require(same, "other settings on some ranks", "the same on all", "take them from one place")
 
     def _alike(self, own: Any) -> bool:
         """Do all ranks hold the same? Collective."""

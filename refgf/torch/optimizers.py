@@ -62,8 +62,8 @@ def take_over(optimizer: torch.optim.Optimizer, form: str, pool: FlatPool) -> Ta
     count = len(pool.names)
     taken = Taken([0.0] * count, [0.0] * count)
     given = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    known = given & pool.place.keys()
-    require(bool(known), f"an {kind} of other parameters", "this model's", "model.parameters()")
+    known = not given.isdisjoint(pool.place)
+    require(known, f"an {kind} of other parameters", "this model's", "model.parameters()")
     if not plain or odd:
         return taken
     taken.optimizer = optimizer

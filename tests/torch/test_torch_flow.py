@@ -1,6 +1,8 @@
 """CSC as DDP's hook against the definition, on real ranks of gloo."""
 
+import gc
 import math
+import weakref
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -200,6 +202,21 @@ def made_after_loading(rank, _):
 def test_a_saved_optimiser_remembers_what_was_taken():
     ((taken, momentum, _),) = on_gloo(1, made_after_loading, None)
     assert taken == ({0.9}, {0.01}) and momentum == 0.9
+
+
+def freed(rank, _):
+    """Is the model gone when nobody but DDP has held it?"""
+    model, _, flow = flow_of(Case(), Prescribed())
+    model(gradients(rank, 0)).backward()
+    seen = weakref.ref(model.module)
+    flow.close()
+    del model, flow, _
+    gc.collect()
+    return seen() is None
+
+
+def test_a_closed_one_lets_go_of_the_model():
+    assert on_gloo(1, freed, None) == [True]
 
 
 def fewer(rank, path, case):
