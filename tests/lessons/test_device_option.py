@@ -129,7 +129,7 @@ def test_an_emulated_cluster_is_refused(cupy, monkeypatch, capsys, tmp_path):
 # ---- what is timed and computed ----
 
 
-@pytest.mark.parametrize("device, waits", [("gpu", 7), ("cpu", 0)])
+@pytest.mark.parametrize("device, waits", [("gpu", 8), ("cpu", 0)])
 def test_the_clock_waits_for_the_gpu(cupy, device, waits):
     def body(comm):
         run, before = Run(comm, options(device)), cupy.waits

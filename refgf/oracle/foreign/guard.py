@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 ORACLE = Path(__file__).parents[1]
-CALLERS = {str(ORACLE / f"{n}.py") for n in ("foreign/guard", "foreign/ranks", "spec/calls")}
+CALLERS = {str(ORACLE / f"{name}.py") for name in ("foreign/guard", "foreign/ranks")}
 CALLERS |= {str(ORACLE / "judge" / "implementations.py")}
-CALLERS |= {str(path) for path in (ORACLE / "judge" / "functions").glob("*.py")}
+RECORDS = str(ORACLE / "spec")  # which call a judged function, too
 
 
 class TooLong(BaseException):
@@ -80,7 +80,7 @@ def _foreign(error: BaseException) -> list[traceback.FrameSummary]:
     """Frames of the traceback that are neither the oracle's callers nor NumPy's."""
     numpy, contextlib = Path(np.__file__).parent, Path(os.__file__).parent / "contextlib"
     frames = traceback.extract_tb(error.__traceback__)
-    packages = str(numpy), "<frozen", str(contextlib)
+    packages = str(numpy), "<frozen", str(contextlib), RECORDS
     return [f for f in frames if f.filename not in CALLERS and not f.filename.startswith(packages)]
 
 
