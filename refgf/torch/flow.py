@@ -100,11 +100,13 @@ class GradientFlow:
         self.form, self.wire, self.chunks = form, wire, chunks
         self.group, self.size = model.process_group, dist.get_world_size(model.process_group)
         self.pool = FlatPool(learnable(model), chunks.size)
+        wide = [n for n, p in learnable(model) if p.dtype == torch.float64]
+        require(not wide, f"{wide[:3]} in float64", "32 bits or less", "model.float()")
         self.chosen: list[int] | None = None
         self.accepted, self.steps, self.sent, self._refused, self._closed = True, 0, 0, 0, False
         self.gap = torch.ones(self.pool.count, device=self.pool.device)  # steps since last sent
         self._outcome: tuple[Tensor, Any, bool] | None = None
-        self._waits = False  # for the optimiser's step
+        self._stepped = True  # the optimiser, since the last backward
         self._backward: Backward | None = None
         self._agree()
         self.taken = take_over(optimizer, form, self.pool)
@@ -181,21 +183,17 @@ class GradientFlow:
         names = {name for arrays in first["state"].values() for name in arrays}
         known = names == set(self.pool.names)
         require(known, f"parameters {sorted(names)[:3]} ...", "this model's", "the same network")
+        same = self._alike((first["steps"], first["chosen"]))
+        got = f"files of step {first['steps']} here and of others elsewhere"
+        require(same, got, "those of one step", "the last one that all ranks have saved")
         share = 1 if own else self.size
         for name, rows in self.residual.state.items():
             rows.copy_(sum(self.pool.flat(state["state"][name]) for state in states) / share)
         if self.velocity is not None:
             self.velocity.copy_(self.pool.flat(first["velocity"]))
-        same = self._alike((first["steps"], first["chosen"]))
-        require(
-            same,
-            f"files of step {first['steps']} here and of others elsewhere",
-            "one step",
-            "the last step that all ranks have saved",
-        )
         self.steps, self.chosen = first["steps"], first["chosen"]
         self.gap.copy_(first["gap"])
-        self._outcome = self._backward = None
+        self._outcome, self._backward, self._stepped = None, None, True
 
     # ---- during backward ----
 
@@ -224,6 +222,7 @@ class GradientFlow:
             event = torch.cuda.Event()
             event.record()
         self._outcome, self._last, self._backward = (outcome, event, dense), backward, None
+        self._stepped = False
         if event is None:
             self._settle()
 
@@ -242,7 +241,6 @@ class GradientFlow:
             self.gap += 1
             self.gap[numbers] = 1
             self.chosen = None if dense else chosen
-        self._waits = self.accepted
         self._refused = 0 if self.accepted else self._refused + 1
         if self._refused and self.scaler is None:
             got = f"step {self.steps}: a gradient was infinite or NaN on some rank"
@@ -256,7 +254,12 @@ class GradientFlow:
         )
         got = "a second backward, and no step of the optimiser since the first"
         once = "optimizer.step() after each; accumulate gradients in model.no_sync()"
-        require(not self._waits, got, "one step for each backward that communicates", once)
+        require(
+            self._stepped or not self.accepted,
+            got,
+            "one step for each backward that communicates",
+            once,
+        )
         frozen = [n for n, p in zip(self.pool.names, self.pool.parameters) if not p.requires_grad]
         anew = "close(), then a new DistributedDataParallel and GradientFlow"
         require(not frozen, f"{frozen[:3]} frozen since it was made", "the same parameters", anew)
@@ -275,7 +278,7 @@ class GradientFlow:
     def _before_update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         """Before each step of the optimiser."""
         self.taken.require_gone()
-        self._waits = False
+        self._stepped = True
         if not self.taken and self.scaler is None:
             self._settle()
             if not self.accepted:  # a zero would still move Adam's weights: it skips a None

@@ -204,6 +204,39 @@ def test_a_saved_optimiser_remembers_what_was_taken():
     assert taken == ({0.9}, {0.01}) and momentum == 0.9
 
 
+def read_late(flow):
+    """As on a GPU: a step's outcome is read in the next step only."""
+    decided = flow.decided
+
+    def later(*arguments):
+        flow._settle = lambda: None
+        decided(*arguments)
+        del flow._settle
+
+    flow.decided = later
+
+
+def trained_late(rank, cases):
+    found = []
+    for case in cases:
+        model, optimizer, flow = flow_of(case, Prescribed())
+        read_late(flow)
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            model(gradients(rank, step)).backward()
+            optimizer.step()
+        weights = [p.detach().reshape(-1) for p in reversed(list(model.module.p))]
+        found.append(torch.cat(weights).numpy())
+    return found
+
+
+def test_an_outcome_may_be_read_in_the_next_step():
+    cases = [Case(), Case("history")]
+    for weights in on_gloo(2, trained_late, cases):
+        for case, got in zip(cases, weights, strict=True):
+            assert np.array_equal(got, defined(case, 2)[-1]["w"][0])
+
+
 def freed(rank, _):
     """Is the model gone when nobody but DDP has held it?"""
     model, _, flow = flow_of(Case(), Prescribed())
@@ -323,6 +356,7 @@ def wrongly_used(rank, folder):
     attempt("frozen later", frozen_later)
     attempt("files of two steps", files_of_two_steps)
     attempt("of another network", of_another_network)
+    attempt("float64", lambda: GradientFlow(DistributedDataParallel(Prescribed().double()), None))
     attempt("no DDP", lambda: GradientFlow(Prescribed(), None))
     for form in ("dgc", "dgc_masked", "history"):
         attempt(f"Adam {form}", lambda form=form: with_sgd(kind=torch.optim.AdamW, form=form))
