@@ -1,4 +1,4 @@
-"""Writes the table of docs/torch.md: accuracy of CSC beside what else can be put into DDP.
+"""Writes the table of docs/torch.md: accuracy of CSC next to what else can be put into DDP.
 
     python docs/tools/torch_accuracy.py [--ranks 4] [--seeds 5] [--epochs 8]      some minutes
 
