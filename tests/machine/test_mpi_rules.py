@@ -73,7 +73,7 @@ def under_mpi(bin_folder, programs, folder, monkeypatch):
     """{number: ("ends", results), ("raises", text) or ("hangs", "")}; a job ends at a mistake."""
     monkeypatch.setattr(sys, "executable", str(bin_folder / "python"))
     left, found, silent = list(programs), {}, 0
-    script = Path(__file__).with_name("mpi_programs.py")
+    script = Path(__file__).parents[1] / "support" / "mpi_programs.py"
     while left:
         for file in folder.iterdir():
             file.unlink()

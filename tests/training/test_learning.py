@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.jobs import needs_mpiexec, run_job
 
-SCRIPT = Path(__file__).with_name("learn_digits.py")
+SCRIPT = Path(__file__).parents[1] / "support" / "learn_digits.py"
 
 
 @needs_mpiexec

@@ -9,7 +9,7 @@ import pytest
 from tests.support.jobs import needs_mpiexec, run_job
 from tests.support.learn_photographs import GOAL
 
-SCRIPT = Path(__file__).with_name("learn_photographs.py")
+SCRIPT = Path(__file__).parents[1] / "support" / "learn_photographs.py"
 RANKS, LIMIT_S = 2, 900
 
 
