@@ -9,12 +9,9 @@ import pytest
 import refgf.engine
 from refgf import ops
 from refgf.engine import fused
-from refgf.machine import threads
-from refgf.oracle.judge.implementations import PythonModule
-from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.verify import verify_case
-from tests.oracle.test_oracle_own import ALONE, NOT_IMPLEMENTED, TOGETHER
-from tests.support import own
+from tests.support.golden import CASES
+from tests.support.project import Project
 
 AWKWARD = [
     0,
@@ -147,18 +144,14 @@ def test_off_and_on_again():
 
 
 def failures():
-    """The golden cases that the project does not pass now: without ranks, and on threads."""
-    alone = [case for case in ALONE if case.function not in NOT_IMPLEMENTED]
-    verdicts = {case.name: verify_case(case, PythonModule(own)).failure for case in alone}
-    for case in TOGETHER:
-        with np.errstate(over="ignore", invalid="ignore"):
-            per_rank = threads.run(own.ranks_of(case), own.on_rank, case)
-        verdicts[case.name] = judge(case, own.joined(per_rank))
+    """The golden cases that the project does not pass now."""
+    judged = [case for case in CASES if Project().provides(case)]
+    verdicts = {case.name: verify_case(case, Project()).failure for case in judged}
     assert len(verdicts) > 500
     return {name: str(failure) for name, failure in verdicts.items() if failure}
 
 
-@pytest.mark.parametrize("state", ["plain", "engine", "engine, Numba's loops"])
+@pytest.mark.parametrize("state", ["plain", "Numba's loops"])
 def test_the_golden_cases_pass_both_ways(state, monkeypatch):
     if "loops" in state:
         pytest.importorskip("numba")

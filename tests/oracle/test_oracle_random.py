@@ -1,4 +1,4 @@
-"""No false alarm: random correct runs pass; `make test-long` tries 10,000."""
+"""No false alarm: random correct sums and traces pass."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from refgf.comm import direct, ring, tree
 from refgf.comm.replay import replay
-from refgf.oracle.definitions import on_wire, percent_of_step
+from refgf.oracle.definitions import on_wire
 from refgf.oracle.judge.comparison import judge_bits
 from refgf.oracle.judge.explain import explain
 from refgf.oracle.judge.profiles import judge
@@ -16,7 +16,6 @@ from refgf.oracle.spec.families import FAMILIES, inputs
 from refgf.oracle.spec.plain_sums import seeded_case
 from refgf.oracle.spec.statement import FUNCTIONS
 from refgf.papers.jia import doubling
-from tests.support import own
 from tests.support.own import traced
 
 ALGORITHMS = {"ring": ring.allreduce, "direct": direct.allreduce}
@@ -28,7 +27,7 @@ dtypes, wires = (
 
 
 def often(count, **strategies):
-    """Derandomised: the same examples each time. A twentieth of them without `long`."""
+    """Derandomised: the same examples each time. A tenth of them without `long`."""
 
     def mark(body):
         def run(examples):
@@ -40,7 +39,7 @@ def often(count, **strategies):
             count, id="all", marks=[pytest.mark.long, pytest.mark.timeout(1200)]
         )
         return pytest.mark.parametrize(
-            "examples", [pytest.param(count // 20, id="few"), all_of_them]
+            "examples", [pytest.param(count // 10, id="few"), all_of_them]
         )(run)
 
     return mark
@@ -57,7 +56,7 @@ def case_of(order, p, n, dtype, family, wire, seed):
 
 
 @often(
-    4000,
+    1000,
     order=st.sampled_from(["ring", "direct"]),
     p=ranks,
     n=sizes,
@@ -75,7 +74,7 @@ def test_the_projects_schedules_pass_bits_agreement_and_sum(order, p, n, dtype, 
 
 
 @often(
-    4000, p=ranks, n=sizes, dtype=dtypes, family=st.sampled_from(FAMILIES), wire=wires, seed=seeds
+    1000, p=ranks, n=sizes, dtype=dtypes, family=st.sampled_from(FAMILIES), wire=wires, seed=seeds
 )
 def test_any_tree_of_additions_is_within_the_bound(p, n, dtype, family, wire, seed):
     """Random pairs are added until one is left; a number may be rounded to the wire type first."""
@@ -106,51 +105,6 @@ def test_any_tree_of_additions_is_within_the_bound(p, n, dtype, family, wire, se
 def test_traces_of_right_schedules_are_right(p, n, algorithm):
     name = {ring.allreduce: "ring", direct.allreduce: "direct"}.get(algorithm)
     assert check_trace(traced(algorithm, p, n), p, n, name) == []
-
-
-@often(
-    1000,
-    p=st.integers(1, 4),
-    chunk=st.integers(1, 30),
-    form=st.sampled_from(["dgc", "dgc_masked", "history", "none"]),
-    wire=st.sampled_from([None, "float16"]),
-    order=st.sampled_from(["ring", "direct"]),
-    percent=st.integers(1, 100),
-    theta=st.sampled_from([0, 50, "inf"]),
-    decay=st.sampled_from([0.0, 0.1]),
-    after=st.booleans(),
-    seed=seeds,
-    warmup=st.lists(st.sampled_from([100, 50, 25]), max_size=2),
-    tensors=st.lists(st.integers(0, 25), min_size=1, max_size=5).filter(sum),
-)
-def test_the_projects_csc_passes(
-    p, chunk, form, wire, order, percent, theta, decay, after, seed, warmup, tensors
-):
-    rng, n, steps = np.random.default_rng(seed), sum(tensors), 5
-    g = rng.standard_normal((steps, p, n)).astype(np.float32)
-    percents = [list(percent_of_step(t, 2, warmup, percent)) for t in range(steps + 1)]
-    arguments = {
-        "chunk": chunk,
-        "form": form,
-        "rate": 0.1,
-        "momentum": 0.9,
-        "exact_norms": False,
-        "percents": percents,
-        "wire": wire,
-        "order": order,
-        "theta_bytes": theta,
-        "decay": decay,
-        "after": after,
-        "scale": 8.0,
-    }
-    arrays = {
-        "w": rng.standard_normal(n).astype(np.float32),
-        "g": g,
-        "sizes": tensors,
-        "decayed": rng.integers(0, 2, len(tensors)).astype(np.uint8),
-    }
-    case = FUNCTIONS["csc_run"].case("random", "random numbers", "C8", **arguments, **arrays)
-    assert judge(case, own.joined(own.threads.run(p, own.on_rank, case))) is None
 
 
 @often(200, p=st.integers(2, 8), n=st.integers(5, 40), seed=seeds)

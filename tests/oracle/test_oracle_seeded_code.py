@@ -3,7 +3,6 @@
 Each seed replaces one function. Small changes at random places are in tests/mutation.py.
 """
 
-import numpy as np
 import pytest
 
 from refgf.comm import ring, schedule
@@ -12,12 +11,10 @@ from refgf.comm.slices import slices
 from refgf.exchange import chunk_choice, csc, lazy
 from refgf.exchange.momentum_correction import Residual
 from refgf.exchange.precision import LossScale
-from refgf.machine import threads
 from refgf.nn import loss
-from refgf.oracle.judge.implementations import PythonModule, Result
 from refgf.oracle.judge.verify import verify
-from tests.support import own
 from tests.support.golden import CASES
+from tests.support.project import Project
 
 
 def lost_tail(n, size):
@@ -77,7 +74,7 @@ def by_this_ranks_samples(logits, labels, global_batch, real=loss.softmax_cross_
 
 
 R, D, L, C = "ring_allreduce", "direct_allreduce", "lazy_allreduce", "csc_run"
-I, N = "importance", "softmax_cross_entropy"  # these need no ranks
+I, N = "importance", "softmax_cross_entropy"
 SEEDS = [  # the cases that notice, the function, what stands in its place, the diagnosis
     (R, ring, "slices", lost_tail, "lost tail: the n mod p last elements are not summed"),
     (R, ring, "reduce_scatter", owner_adds_in_rank_order, "summed in rank order"),
@@ -95,25 +92,9 @@ SEEDS = [  # the cases that notice, the function, what stands in its place, the 
 NAMES = [seed[3].__name__ for seed in SEEDS]
 
 
-class Own:
-    """The project as an implementation of one function of SPEC.md, with ranks on threads."""
-
-    def __init__(self, function):
-        self.function = function
-
-    def provides(self, case):
-        return case.function == self.function and own.supported(case)
-
-    def run(self, case):
-        if case.function in (I, N):
-            return PythonModule(own).run(case)
-        with np.errstate(all="ignore"):
-            return Result(own.joined(threads.run(own.ranks_of(case), own.on_rank, case)))
-
-
 @pytest.mark.parametrize("function, place, name, wrong, diagnosis", SEEDS, ids=NAMES)
 def test_a_seeded_mistake_is_named(monkeypatch, function, place, name, wrong, diagnosis):
     monkeypatch.setattr(place, name, wrong)
     cases = (case for case in CASES if case.function == function)
-    verdicts = (verify([case], Own(function))[0] for case in cases)  # up to the first that names it
+    verdicts = (verify([case], Project())[0] for case in cases)  # up to the first that names it
     assert any(diagnosis in sentence for verdict in verdicts for sentence in verdict.diagnosis)

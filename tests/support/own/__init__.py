@@ -95,7 +95,8 @@ direct_traffic = functools.partial(traffic, direct.allreduce)
 def lazy_calls(sizes, itemsize, theta_bytes):
     pool = Pool(specs_of(sizes), np.float32)
     lazy = LazyAllreduce(pool, lambda x: None, Theta(theta_bytes), f"f{itemsize}")
-    announce(lazy, sizes)
+    for _ in range(2):  # the second step starts afresh
+        announce(lazy, sizes)
     return [(call.start, call.stop) for call in lazy.calls]
 
 
@@ -227,8 +228,11 @@ def event(rank, position, operation, peer, part, dtype):
     return TraceEvent(rank, position, operation, peer, part.start, part.stop - part.start, dtype)
 
 
-def on_rank(comm, case):
-    """This rank's results of a case with as many ranks as comm has. -> {"out.x": array, ...}"""
+def on_rank(comm, case, **settings):
+    """This rank's results of a case with as many ranks as comm has. -> {"out.x": array, ...}
+
+    settings: of the stack in runs of whole steps (new_flow), beside those of the case.
+    """
     rank, a = comm.Get_rank(), case.arguments
     if case.function in ("ring_allreduce", "direct_allreduce"):
         x = case["in.x"][rank].copy()
@@ -250,7 +254,7 @@ def on_rank(comm, case):
         announce(DenseExchange(pool, Transport(sums), scale), [x.size])
         return {"out.x": pool.flat}
     sparse = case.function in ("csc_run", "sparse_warmup_run")
-    return csc_run(comm, case) if sparse else scaled_run(comm, case)
+    return (csc_run if sparse else scaled_run)(comm, case, **settings)
 
 
 def lazily(comm, case):
@@ -288,7 +292,7 @@ def rate_of(case, step):
     return warmup_rate(step, a["warmup_steps"], a["rate"], a["batch_factor"])
 
 
-def csc_run(comm, case):
+def csc_run(comm, case, **settings):
     """With warm-up for a case of sparse_warmup_run."""
     s, rank = csc_settings(case), comm.Get_rank()
     decayed = None if s.decayed is None else [bool(v) for v in s.decayed]
@@ -307,6 +311,7 @@ def csc_run(comm, case):
         weight_decay=s.decay,
         trust=s.trust,
         loss_scale=LossScale(s.scale, dynamic=True, interval=s.scale_interval),
+        **settings,
     )
     rows = []
     with flow, np.errstate(over="ignore", invalid="ignore"):
@@ -328,7 +333,7 @@ def csc_run(comm, case):
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
-def scaled_run(comm, case):
+def scaled_run(comm, case, **settings):
     """With LARS for a case of scaled_lars_run."""
     a, rank = case.arguments, comm.Get_rank()
     sizes = case.tensors.get("in.sizes", np.array([len(case["in.w"])])).tolist()
@@ -343,6 +348,7 @@ def scaled_run(comm, case):
         loss_scale=LossScale(a["scale"], dynamic=True, interval=a["interval"]),
         half_weights=True,
         **more,
+        **settings,
     )
     rows = []
     with flow, np.errstate(over="ignore", invalid="ignore"):
