@@ -22,6 +22,7 @@ MS = 1e3
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 PREDICTED = "#000000"
+YOURS = 4  # the series of a student's own code
 TEXT_POINTS, LEADING, WIDTH_INCHES = 9, 12, 10
 SPREAD = (
     "error bars: lowest and highest measurement around the median; of a ratio: from its two times"

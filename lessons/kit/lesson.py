@@ -11,10 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import refgf.launch as launch
-from kit import axes, checks, claims, gpu, memory, regime
+from kit import axes, checks, claims, gpu, memory, mine, regime, rejected
 from kit.record import WRITABLE, code_hash, machine, plain
 from kit.regime import regime_of
-from kit.reveal import BRACKETS, COLUMNS, Reveal
+from kit.reveal import BRACKETS, COLUMNS, Reveal, indented
 from kit.run import Run
 from kit.words import before_and_after, link_probed, number_of_ranks, question
 from refgf import program
@@ -90,6 +90,19 @@ class Lesson:
             metavar="GUESS",
             help="your answer to the lesson's question; the end of the run compares it",
         )
+        if reveal and reveal.yours:
+            add(
+                "--mine",
+                type=Path,
+                metavar="FILE",
+                help="measure your functions next to the project's: lessons/student/"
+                f"{self.name[:2]}.py with {reveal.yours.in_words()}",
+            )
+        add(
+            "--wrong-anyway",
+            action="store_true",
+            help="measure also what the oracle rejects; the figures then say WRONG",
+        )
         add("-v", "--verbose", action="store_true", help="print all tables and claims")
         add(
             "--plot",
@@ -111,6 +124,7 @@ class Lesson:
         if options.plot:
             self._draw(draw, options)
             return
+        rejected.begin(options.wrong_anyway)
         if options.threads:
             from threadpoolctl import threadpool_limits
 
@@ -164,6 +178,8 @@ class Lesson:
                 )
             regime_of(options)
             checks.require(options)
+            if getattr(options, "mine", None):
+                mine.require(options.mine, self.name, self.reveal.yours)
         except ValueError as error:
             self.parser.error(str(error))
         return options
@@ -181,16 +197,22 @@ class Lesson:
                 "next: mpiexec -n 3, or --threads 3"
             )
         memory.require(self.name, options, self.estimate)
+        if getattr(options, "mine", None):
+            run.mine = mine.of(run, self.reveal.yours)
         link = run.probe() if self.probe else {}
         before, after = before_and_after(self.parser.description)
         run.say(f"\n{before}")
         self._ask(run)
         start_s = time.perf_counter()
         found = measure(run)
+        if run.mine:
+            found["mine"] = run.mine.record() | {"series": self.reveal.yours.measure(run, found)}
+        wrong = rejected.of_all(run.plain)
         took_s = time.perf_counter() - start_s
         peak_bytes = max(run.plain.allgather(memory.peak_bytes()))
         if run.rank == 0:
-            result = plain(self._record(run, took_s) | link | {"peak_bytes": peak_bytes} | found)
+            result = self._record(run, took_s) | link | {"peak_bytes": peak_bytes} | found
+            result = plain(result | ({"rejected": wrong} if wrong else {}))
             decided = claims.verdicts(self.reveal.claims, result)
             result["verdicts"] = plain([asdict(verdict) for verdict in decided])
             self._reveal(run, result, decided)
@@ -245,6 +267,10 @@ class Lesson:
             run.tell("\n" + "\n".join(self.reveal.lines(result, decided)))
         if run.options.quick:
             run.tell("(--quick: sizes too small to trust these verdicts; run it without)")
+        for series in result.get("mine", {}).get("series", ()):
+            run.tell(textwrap.fill(mine.said(series), COLUMNS, subsequent_indent="    "))
+        for sentence in result.get("rejected", ()):
+            run.tell(textwrap.fill(f"WRONG: {sentence}", COLUMNS, subsequent_indent="    "))
         guess = f"You predicted {run.options.predict}; " if run.options.predict else ""
         answer = f"{guess}measured: {self.reveal.answer(result)}."
         run.tell(f"{self.reveal.ask}\n{indented(answer[0].upper() + answer[1:])}")
@@ -274,6 +300,13 @@ class Lesson:
         if "link_probed" in result:
             foot.insert(0, link_probed(result["link_probed"]))
         figures = drawn if isinstance(drawn, dict) else {"": drawn}  # {"theta": figure, ...}
+        if result.get("mine", {}).get("series"):
+            figures = figures | {"yours": mine.draw(result)}
+        wrong = result.get("mine", {}).get("wrong", ())
+        drawn = self.reveal.yours and self.reveal.yours.drawn in wrong
+        for name, figure in figures.items():
+            if "rejected" in result or drawn or (wrong and name == "yours"):
+                figure.suptitle(f"WRONG, the oracle rejects it. {figure.get_suptitle()}")
         print()
         for name, figure in figures.items():
             png = path.with_name(f"{self.name}_{name}.png" if name else f"{self.name}.png")
@@ -284,10 +317,6 @@ class Lesson:
                 self.parser.error(not_written(png, error))
             print(f"figure: {png}")
         print(f"numbers: {path}")
-
-
-def indented(text: str) -> str:
-    return textwrap.fill(text, COLUMNS, initial_indent=4 * " ", subsequent_indent=4 * " ")
 
 
 def not_written(path: Path, error: OSError) -> str:

@@ -3,6 +3,7 @@
 import numpy as np
 
 import kit
+from kit.rejected import reject
 from kit.replay import replay_backward
 from refgf.device import to_host
 from refgf.oracle.definitions import same_bits
@@ -30,9 +31,9 @@ def require_bits(where: str, got, wanted, whose: str = "the definition's") -> No
         return
     if (got.dtype, got.size) != (wanted.dtype, wanted.size):
         two = [f"{x.size} elements of {x.dtype}" for x in (got, wanted)]
-        raise AssertionError(f"{where}: got {two[0]}; wanted {two[1]}, {whose}")
+        return reject(f"{where}: got {two[0]}; wanted {two[1]}, {whose}")
     i = next(i for i in range(got.size) if not same_bits(got[i : i + 1], wanted[i : i + 1]))
-    raise AssertionError(
+    reject(
         f"{where}, element {i} of {got.size}: got {got[i].item()!r}; "
         f"wanted {whose} {wanted[i].item()!r}"
     )
@@ -41,4 +42,4 @@ def require_bits(where: str, got, wanted, whose: str = "the definition's") -> No
 def require_sent(where: str, sent: tuple[int, int], wanted: tuple[int, int]) -> None:
     """AssertionError unless this rank has sent so many messages and bytes."""
     if sent != wanted:
-        raise AssertionError(f"{where}: got (messages, bytes) {sent}; wanted {wanted}")
+        reject(f"{where}: got (messages, bytes) {sent}; wanted {wanted}")

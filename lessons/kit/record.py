@@ -17,6 +17,7 @@ INSTALLED = Path(launch.__file__).resolve().parents[2]  # the folder of refgf; i
 WRITABLE = ROOT if ROOT == INSTALLED else Path.cwd()  # where results/ is made
 PACKAGES = ("comm", "nn", "exchange", "training", "predict")
 DRAWN_ANEW = "claims.py", "picture.py", "gantt.py"  # ends of names
+OF_STUDENTS = "yours.py"  # a lab's, on what --mine brings
 MODULES = "refgf/ops.py", "refgf/device.py", "refgf/streams.py"
 CORE = (*MODULES, *(f"refgf/{package}/" for package in PACKAGES))
 
@@ -74,11 +75,15 @@ def counts(file: Path, root: Path = ROOT) -> bool:
 
 
 def import_path(files: list[Path], root: Path = ROOT) -> set[Path]:
-    """The project's files that these import, directly or not, and these themselves."""
+    """The project's files that these import, directly or not, and these themselves.
+
+    Without a lab's yours.py and what it imports: only a run with --mine comes there.
+    """
     seen, pending = set(files), list(files)
     while pending:
         names, _ = imports_and_code(pending.pop().read_text())
         found = {file for name in names for file in files_of(name, root)} - seen
+        found = {file for file in found if file.name != OF_STUDENTS}
         seen |= found
         pending += found
     return seen

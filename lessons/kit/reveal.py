@@ -24,6 +24,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from kit.claims import FAILS, HOLDS, NOISE, NOT_MEASURED, Claim, Verdict
 from kit.words import seconds
@@ -58,6 +59,7 @@ class Reveal:
 
     ask, answer: the question to guess at before the run, and result -> what was measured.
     picture: what the figure shows, in a sentence for those who cannot see it.
+    yours: what --mine does in this lesson (kit.mine.Yours).
     """
 
     claims: tuple[Claim, ...]
@@ -65,6 +67,7 @@ class Reveal:
     ask: str
     answer: Callable[[dict], str]
     picture: str = ""
+    yours: Any = None
 
     def lines(self, result: dict, decided: list[Verdict]) -> list[str]:
         """At most LINES lines: the table, what matters most, a count, what brackets say."""
@@ -90,6 +93,10 @@ def table_of(header: list[str], rows: list[list[str]]) -> list[str]:
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
         for row in [header, *rows]
     ]
+
+
+def indented(text: str) -> str:
+    return textwrap.fill(text, COLUMNS, initial_indent=4 * " ", subsequent_indent=4 * " ")
 
 
 def importance(verdict: Verdict) -> int:

@@ -53,6 +53,7 @@ class Run:
     options  the parsed arguments
     regime   the cluster that is emulated, and how many times slower this machine is
     device   what computes (gpu.py); xp, array, clock and on_gpu are its
+    mine     the student's functions (mine.py); None without --mine
     """
 
     def __init__(self, plain, options) -> None:
@@ -67,6 +68,7 @@ class Run:
         self.verbose = getattr(options, "verbose", True)
         self.column = 0  # of the screen: behind the titles that share a line
         self.place = place(self.plain, options)
+        self.mine = None
 
     def say(self, text: str = "") -> None:
         """Print on rank 0, with -v."""

@@ -4,6 +4,7 @@ import numpy as np
 
 import kit
 from kit.oracle import require_bits
+from kit.rejected import reject
 from kit.replay import Size
 from refgf.device import to_host
 from refgf.engine.residual import FusedResidual
@@ -83,7 +84,7 @@ def require(rank: int, form: str, gs: list, lists: list, got: tuple[list, dict])
         if lists[t] != best and (
             None in (lists[t], best) or not is_near(lists[t], norms, percent, share)
         ):
-            raise AssertionError(f"{place}, step {t}: got chunks {lists[t]}; wanted {best}")
+            reject(f"{place}, step {t}: got chunks {lists[t]}; wanted {best}")
     for t, report in enumerate(wanted):
         require_bits(f"{place}, weights of step {t}", got[0][t], report["w"][rank])
     for name, defined in wanted[-1]["kept"][rank].items():

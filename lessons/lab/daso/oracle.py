@@ -5,6 +5,7 @@ import numpy as np
 import kit
 from kit import images
 from kit.oracle import require_sent
+from kit.rejected import reject
 from lab.daso import learning
 from refgf.device import to_host
 from refgf.oracle.definitions import (
@@ -39,7 +40,7 @@ def check_epoch(run: kit.Run, data, nodes, phase, per_epoch: int) -> None:
         sent, n = (run.comm.messages, run.comm.bytes), stack.model.parameters.flat.size
     everybody = run.plain.allgather(got)
     if run.rank == 0 and everybody != replayed(run, data, nodes, phase, per_epoch):
-        raise AssertionError(f"DASO, {phase}: got other parameters than the definition")
+        reject(f"DASO, {phase}: got other parameters than the definition")
     require_counts(run, nodes, phase, per_epoch, n, sent)
     run.say(
         f"{phase}:\n    the definition's bits on all ranks after each of {per_epoch} batches, "

@@ -10,6 +10,7 @@ from functools import partial
 import kit
 from kit import images
 from kit.experiment import in_turn, processor
+from kit.rejected import reject
 from kit.rows import overlap
 from lab.lazy import grouped_steps, predicted_places
 from lab.lazy.grouped_steps import Bench
@@ -102,7 +103,9 @@ def sweep(
             if (kind, theta) in found:
                 one = found[kind, theta]
                 row |= {kind: one["timing"], "messages": one["messages"], "bytes": one["bytes"]}
-                assert len(groups) == len(exchanges[kind, theta].lazy.calls)  # of the last step
+                calls = len(exchanges[kind, theta].lazy.calls)  # of the last step
+                if calls != len(groups):
+                    reject(f"theta {theta}: got {calls} calls; wanted {len(groups)}")
         rows.append(row)
     for exchange in exchanges.values():
         exchange.close()

@@ -5,13 +5,14 @@ import textwrap
 
 import kit
 from kit import axes
-from lab.ring.claims import OWN, RING, SHARED
+from lab.ring.yours import OWN, RING, SHARED, YOUR_RING
 from refgf.predict.fit import bus_bandwidth
 
 NAMES = {RING: "ring", OWN: "MPI's own Allreduce", SHARED: "shared memory, no messages"}
+NAMES[YOUR_RING] = "your ring"
 TITLE_COLUMNS = 48
 PREDICTED = "ring, predicted from alpha and beta"
-LEGEND_INCHES = 0.35
+LEGEND_INCHES, LEGEND_COLUMNS = 0.35, 4
 
 
 def draw(result: dict):
@@ -60,8 +61,9 @@ def label_series(figure, panels) -> None:
     for axis in panels:
         handles, labels = axes.in_order(axis)
         shown |= dict(zip(labels, handles))
-    figure.subplots_adjust(top=figure.subplotpars.top - line)
-    place = {"loc": "upper center", "bbox_to_anchor": (0.5, 1 - line), "ncols": 4}
+    rows = 1 + 0.6 * (len(shown) > LEGEND_COLUMNS)
+    figure.subplots_adjust(top=figure.subplotpars.top - rows * line)
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, 1 - line), "ncols": LEGEND_COLUMNS}
     figure.legend(shown.values(), shown, fontsize=axes.TEXT_POINTS, **place)
 
 
@@ -73,7 +75,8 @@ def series(curve: dict) -> list[tuple]:
         nbytes = [point["bytes"] for point in points]
         timings = [point["measured"][name] for point in points]
         if points:
-            found.append((title, axes.style(i) | {"ms": 5}, nbytes, timings))
+            style = axes.style(axes.YOURS if name == YOUR_RING else i)
+            found.append((title, style | {"ms": 5}, nbytes, timings))
     return found
 
 

@@ -1,0 +1,43 @@
+"""A training whose gradients are summed by a function of all ranks' gradients, for --mine.
+
+    losses(run, data, sums, steps)      sums([gradients of each rank], rank) -> this rank's (n,)
+
+Every rank receives all gradients and calls the function, so it shows what is learnt, not how fast.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+import kit
+from kit import images
+from refgf.exchange.result import StepResult
+from refgf.training.step import train_step
+
+Sums = Callable[[list[np.ndarray], int], np.ndarray]
+
+
+class Gathered:
+    """An exchange: all ranks' gradients are gathered, and `sums` makes this rank's own of them."""
+
+    def __init__(self, run: kit.Run, pool, sums: Sums) -> None:
+        self.run, self.pool, self.sums = run, pool, sums
+
+    def ready(self, index: int) -> None:
+        pass
+
+    def finish(self) -> StepResult:
+        gradients = self.run.gather(self.pool.flat.copy())
+        self.pool.flat[:] = self.run.array(np.asarray(self.sums(gradients, self.run.rank)))
+        return StepResult()
+
+
+def losses(run: kit.Run, data, sums: Sums, steps: int, **more) -> list[float]:
+    """The loss of each step, of all ranks together. more: of `images.model`. Collective."""
+    model = images.model(run, data, **more)
+    exchange = Gathered(run, model.gradients, sums)
+    mine = [
+        train_step(model, exchange, *batch, rate=run.options.rate)
+        for batch in images.steps(run, data, steps)
+    ]
+    return np.sum(run.plain.allgather(mine), axis=0).tolist()  # (steps,)

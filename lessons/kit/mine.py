@@ -1,0 +1,305 @@
+"""A student's own functions in a lesson: `--mine FILE`. First judged, then measured next to ours.
+
+    run.mine = mine.of(run)         rank 0 asks the oracle's marker, then all ranks load the file
+    "allreduce" in run.mine         is it written?
+    run.mine["allreduce"](comm, x)  the student's, with a limit on its time
+    run.mine.series(...)            their values and ours, for screen, JSON and figure
+
+A lab says which functions of student/NN.py it uses, and how, in its `yours.py`:
+
+    YOURS = Yours({"allreduce": "a line in the curve"}, measure)     measure(run, found) -> series
+
+The file runs in the ranks' own processes: it is the student's machine. Only the judging is behind
+the wall of refgf/oracle/foreign, which ends what hangs.
+"""
+
+import ast
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import refgf.launch as launch
+from kit import axes
+from kit.reveal import indented
+from kit.rows import overlap
+from kit.words import number_of_bytes, seconds
+from refgf.oracle.grade import marking, report
+from refgf.oracle.grade.student_process import load, sentence
+
+RIGHT, WRONG, NOT_WRITTEN, ABSENT = "right", "WRONG", "not written yet", "absent"
+LIMITS_S = 20, 120  # of a call of a student's function: with --quick, without
+UNITS = {"s": seconds, "bytes": number_of_bytes, "%": "{:.3g} %".format, "": "{:.4g}".format}
+ALIKE = 1e-6  # relative: losses of sums in another order differ by roundings
+OURS, YOUR_COLOUR = axes.COLOURS[0], axes.COLOURS[axes.YOURS]
+
+
+@dataclass(frozen=True)
+class Yours:
+    """What a lesson does with a student's functions.
+
+    functions  {name: what it replaces or is compared with}
+    measure    (run, result of the lesson) -> the series of `Mine.series`; on all ranks
+    drawn      the function that the lesson's own figure has a line of
+    """
+
+    functions: dict[str, str]
+    measure: Callable
+    drawn: str = ""
+
+    def in_words(self) -> str:
+        return ", ".join(f"{name} ({what})" for name, what in self.functions.items())
+
+
+class Mine:
+    """The functions of a student's file that are written. states: {name: RIGHT, WRONG, ...}"""
+
+    def __init__(self, file: Path, module: ModuleType, states: dict[str, str], limit) -> None:
+        self.file, self.states = file, states
+        self.references: dict[str, Callable] = {}
+        self.functions = {
+            name: limit.around(name, getattr(module, name))
+            for name, state in states.items()
+            if state in (RIGHT, WRONG)
+        }
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.functions
+
+    def __getitem__(self, name: str) -> Callable:
+        return self.functions[name]
+
+    @property
+    def wrong(self) -> list[str]:
+        return [name for name, state in self.states.items() if state == WRONG]
+
+    def ours(self, name: str) -> Callable:
+        """The definition that judges this function."""
+        return self.references[name]
+
+    def either(self, name: str) -> Callable:
+        """The student's, or the definition where it is not written."""
+        return self.functions.get(name, self.references[name])
+
+    def label(self, *names: str) -> str:
+        """Name of a row or a line that these functions make."""
+        return "yours, WRONG" if set(names) & set(self.wrong) else "yours"
+
+    def series(self, names: str, title: str, x: tuple[str, list], ours, yours, **more) -> dict:
+        """Values at each x, of the student's functions (names, by spaces) and of the project's.
+
+        x: (what it is, its texts). Values are numbers or timings, of `unit` (a key of UNITS).
+        more: unit; measured, what predictions are compared with; note, the end of the sentence
+        """
+        label = self.label(*names.split())
+        named = {"functions": names.replace(" ", ", "), "title": title, "label": label}
+        at = {"xlabel": x[0], "x": [str(each) for each in x[1]]}
+        return named | at | {"ours": list(ours), "yours": list(yours)} | {"unit": ""} | more
+
+    def record(self) -> dict:
+        return {"file": str(self.file), "functions": self.states, "wrong": self.wrong}
+
+
+class Limit:
+    """Ends the job when a student's function does not return: MPI would wait for ever."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s, self.running = limit_s, None  # (name, when it must have returned)
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def around(self, name: str, function: Callable) -> Callable:
+        def limited(*arguments):
+            self.running = name, time.monotonic() + self.limit_s
+            try:
+                return function(*arguments)
+            finally:
+                self.running = None
+
+        return limited
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(0.5)
+            running = self.running
+            if running and time.monotonic() > running[1]:
+                launch.abort.end(
+                    f"\nrank {launch.job.rank}: your {running[0]} did not return within "
+                    f"{self.limit_s} s: on MPI it waits for a message that nobody sends, or it "
+                    "loops; next: --threads 3 in place of mpiexec names the ranks that wait\n",
+                    2,
+                )
+
+
+def names_in(file: Path) -> dict[str, bool]:
+    """{name: is it written?} of what a file defines at its top. ValueError if it is no Python.
+
+    A skeleton's function has a docstring, and then raises NotImplementedError, passes or says ...
+    """
+    try:
+        tree = ast.parse(file.read_text(), str(file))
+    except OSError as error:
+        why = f"{error.strerror}; wanted a file like lessons/student/01.py; next: check the path"
+        raise ValueError(f"--mine: got {file}: {why}") from None
+    except SyntaxError as error:
+        where = f"line {error.lineno}: {error.msg}"
+        raise ValueError(f"--mine: got {file}, {where}; wanted Python; next: mend it") from None
+    except ValueError as error:  # bytes that are no text
+        raise ValueError(f"--mine: got {file}: {error}; wanted Python; next: mend it") from None
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = not all(map(is_open, node.body))
+        elif isinstance(node, ast.Assign):
+            found |= {each.id: True for each in node.targets if isinstance(each, ast.Name)}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {alias.asname or alias.name: True for alias in node.names}
+    return found
+
+
+def is_open(statement: ast.stmt) -> bool:
+    """A docstring, `...`, `pass`, or `raise NotImplementedError`."""
+    if isinstance(statement, ast.Raise):
+        return "NotImplementedError" in ast.dump(statement)
+    constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return constant or isinstance(statement, ast.Pass)
+
+
+def require(file: Path, lesson: str, yours: Yours) -> None:
+    """ValueError unless this is Python with a function that the lesson uses."""
+    found = set(names_in(file)) & set(yours.functions)
+    if not found:
+        raise ValueError(
+            f"--mine: got {file}, without any function of this lesson; wanted one of "
+            f"{', '.join(yours.functions)}; next: lessons/student/{lesson[:2]}.py has them"
+        )
+
+
+def of(run, yours: Yours) -> Mine | None:
+    """The functions of --mine, judged on rank 0. ValueError where one is wrong. Collective."""
+    file = run.options.mine
+    if file is None:
+        return None
+    states = run.plain.bcast(run.on_rank_0(lambda: judged(run, file, yours)))
+    limit = Limit(run.quick(*LIMITS_S))
+    mine = Mine(file, limit.around("file", imported)(file), states, limit)
+    exercises = marking.exercises_of(run.options.lesson[:2])
+    mine.references = {each.name: each.reference for each in exercises}
+    return mine
+
+
+def imported(file: Path) -> ModuleType:
+    """The file as a module of this rank. ValueError for what it raises."""
+    path = str(file.resolve())
+    try:
+        return load(path, file.read_bytes())
+    except BaseException as error:  # noqa: BLE001  a student's file may raise anything
+        why = sentence(error, path)
+        raise ValueError(f"--mine: got {file}, which {why}; wanted a file to import") from None
+
+
+def judged(run, file: Path, yours: Yours) -> dict[str, str]:
+    """{function: RIGHT, WRONG, ...} by the public cases of `refgf.oracle grade`."""
+    lesson, written = run.options.lesson[:2], names_in(file)
+    states = {name: NOT_WRITTEN if name in written else ABSENT for name in yours.functions}
+    asked = {name for name in states if written.get(name)}
+    marks = [mark for mark in marking.grade(file, lesson) if mark.name in asked]
+    states |= {mark.name: RIGHT if mark.points == mark.of else WRONG for mark in marks}
+    run.tell(f"{file}, judged by the public cases of `python -m refgf.oracle grade {lesson}`:")
+    for state in dict.fromkeys(states.values()):
+        names = ", ".join(name for name in states if states[name] == state)
+        ours = "; the project's is used" if state in (NOT_WRITTEN, ABSENT) else ""
+        run.tell(indented(f"{state}: {names}{ours}"))
+    wrong = [mark for mark in marks if mark.points < mark.of]
+    if wrong:
+        said = "\n".join(report.as_text(wrong).splitlines()[:-1])  # without the total
+        if not run.options.wrong_anyway:
+            raise ValueError(
+                f"--mine: got wrong results; wanted the definition's:\n{said}\n"
+                "next: mend them, or measure them as they are: --wrong-anyway"
+            )
+        run.tell(f"{said}\nMeasured all the same (--wrong-anyway): what follows is WRONG.")
+    return states
+
+
+# ---- what is said and drawn of the series, as the JSON holds them ----
+
+
+def middle(value) -> float | None:
+    return value["median_s"] if isinstance(value, dict) else value
+
+
+def said(series: dict) -> str:
+    """your allreduce: 1.02 times ours at 64 MiB, 14 messages, as predicted"""
+    ours, yours = ([middle(value) for value in series[key]] for key in ("ours", "yours"))
+    unit, note = UNITS[series["unit"]], series.get("note", "")
+    start = f"your {series['functions']} ({series['title'][0].lower()}{series['title'][1:]}): "
+    if "WRONG" in series["label"]:
+        start = f"WRONG: {start}"
+    pairs = list(zip(series["x"], ours, yours))
+    if any(isinstance(value, dict) for value in series["yours"]):
+        x, our, your = pairs[-1]
+        factor = f"{your / our:.3g} times ours" if our else unit(your)
+        factor += " (within noise)" * overlap(series["ours"][-1], series["yours"][-1])
+        return f"{start}{factor} at {x}{note and f', {note}'}"
+    differ = [pair for pair in pairs if not alike(*pair[1:])]
+    if not differ:
+        text = f"as ours at {'both' if len(pairs) == 2 else f'all {len(pairs)}'} points"
+        text = "as ours" if len(pairs) == 1 else text
+    else:
+        x, our, your = differ[0]
+        text = f"not as ours at {len(differ)} of {len(pairs)} points, first at {x}: "
+        text += f"{shown(your, unit)}, ours {shown(our, unit)}"
+    return f"{start}{text}{note and f'; {note}'}"
+
+
+def shown(value, unit: Callable) -> str:
+    return "nothing" if value is None else unit(value)
+
+
+def alike(one, other) -> bool:
+    if one is None or other is None:
+        return one is other
+    same = one == other or one != one and other != other  # infinite, or both NaN
+    return same or abs(one - other) <= ALIKE * max(abs(one), abs(other))
+
+
+def draw(result: dict):
+    """A panel for each series: ours, yours, and what was measured where both are predictions."""
+    found = result["mine"]["series"]
+    title = f"Lesson {result['lesson'][:2]}: your functions next to the project's"
+    columns = min(3, len(found))
+    rows = -(-len(found) // columns)
+    size = max(axes.WIDTH_INCHES * 0.6, 4.6 * columns), 1 + 3.6 * rows
+    figure, panels = axes.frame(title, rows, columns, size)
+    for panel, series in zip(panels, found):
+        draw_series(panel, series)
+    for panel in panels[len(found) :]:
+        panel.set_axis_off()
+    return axes.finish(figure, *panels[: len(found)])
+
+
+def draw_series(axis, series: dict) -> None:
+    at = range(len(series["x"]))
+    lines = [("ours", "ours", OURS, "o", 9), ("yours", series["label"], YOUR_COLOUR, "x", 7)]
+    if "measured" in series:
+        lines.insert(0, ("measured", "measured", "#888888", "s", 6))
+    values = [middle(v) for key, *_ in lines for v in series[key] if middle(v) is not None]
+    for key, label, colour, marker, size in lines:
+        style = {"color": colour, "marker": marker, "ms": size, "label": label, "mew": 2}
+        style |= {"mfc": "none"} if key == "ours" else {}
+        if any(isinstance(value, dict) for value in series[key]):
+            axes.points(axis, at, series[key], ls="-", lw=1, **style)
+        else:
+            some = [float("nan") if value is None else value for value in series[key]]
+            axis.plot(at, some, ls="-", lw=1, **style)
+    if values and min(values) > 0 and max(values) > 30 * min(values):
+        axis.set_yscale("log")
+    else:
+        axis.set_ylim(min([0, *values]), None)
+    every = -(-len(at) // 8)
+    axis.set_xticks(list(at)[::every], series["x"][::every], rotation=20, ha="right")
+    units = {"s": "seconds of this machine", "bytes": "bytes", "%": "percent"}
+    axis.set(xlabel=series["xlabel"], ylabel=units.get(series["unit"], series["unit"]))
+    axis.set_title(series["title"], fontsize=axes.TEXT_POINTS + 1)
