@@ -2,7 +2,7 @@
 
     mpiexec -n 2 python lessons/00_two_ranks.py      two processes
     python lessons/00_two_ranks.py --threads 2       two threads of one process, no MPI needed
-    options: --predict "64 KiB", -v (all tables), --quick, --plot, ...
+    options: --predict "8 times", -v (all tables), --quick, --plot, ...
 
 QUESTION    A job is p copies of one program. Each copy has a number, its rank, and memory of its
             own: to know something of another rank, it needs a message. How do p ranks train one
@@ -25,13 +25,18 @@ MESSAGES    comm.Send(x, 1) sends the array x to rank 1; comm.Recv(y, 0) waits f
 
 PREDICTION  After n steps all ranks hold the same weights, and they are those of one rank with the
             whole batch: mean of p gradients over b samples = gradient over p b samples. They differ
-            in rounding only, because the samples are added in another order. If each rank steps
-            with its own gradient, the weights differ from rank to rank.
+            in rounding only, because the samples are added in another order. What is that worth?
+            Samples are noisy, and so is a gradient: it leads past the true weights. Of p
+            independent gradients the mean has 1/sqrt(p) of the noise.
 
-Before you run it, write down: up to how many bytes does the program above end on your machine?
+Before you run it, write down: 8 ranks train on samples of their own, whose true weights are known.
+Once they take the mean of their gradients in each step, once each takes its own and sends nothing.
+How many times closer to the true weights do they get with messages? And will the program with two
+Sends end with 1,000 numbers, with 1,000,000?
 
 This is weak scaling: each rank brings its own samples, whatever p is. The words of the course are
-in lessons/glossary.md.
+in lessons/glossary.md. After this lesson you can say what a rank, a message and a deadlock are, why
+the mean of gradients trains like one rank, and what it gains.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/00_two_ranks.py)
     1. Mend the program above without changing its order on rank 0. Its first lines are
@@ -42,7 +47,12 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/00_two_ranks.py)
     2. `mean_of_ranks` sends 2(p-1) messages, all of them to or from rank 0. Each rank sends and
        receives n numbers, except rank 0. How many does rank 0 send and receive? (Lesson 01)
     3. In `step`, take the *sum* of the gradients: size times the mean. How far are the weights then
-       from those of one rank? Which change of the rate, in the same line, mends it?
+       from those of one rank? Which change of the rate, in the same line, mends it? On how many
+       ranks does training diverge without that change?
+    4. "Equal up to rounding is equal to the bit." Run it on 3 ranks with -v: which two rows differ,
+       and why?
+    5. "MPI always buffers, so Send returns at once." Compare the last table of -v under mpiexec and
+       with --threads 2. Is a program right that ends only because its messages are short?
     If a change makes this lesson stand still: Ctrl-C, then --threads 2 names the ranks that wait.
 """
 

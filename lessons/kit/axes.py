@@ -24,12 +24,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 PREDICTED = "#000000"
 YOURS = 4  # the series of a student's own code
 TEXT_POINTS, LEADING, WIDTH_INCHES = 9, 12, 10
-SPREAD = (
-    "error bars: lowest and highest measurement around the median; of a ratio: from its two times"
-)
-COLUMNS, SIGNED = 132, 2  # of text across a figure; lines of its signature
+COLUMNS, NOTES, SIGNED = 132, 3, 2  # of text across a figure; lines of its caption and signature
 SHORT = 0.3  # of the longest bar
-OTHER_RUNS = "Another lesson's figure of the same case is another run."
 
 
 def style(number: int) -> dict:
@@ -48,9 +44,10 @@ def frame(title: str, rows: int, columns: int, size: tuple[float, float] = (WIDT
 
 
 def finish(figure, *with_legend, computed: bool = False, below: str = ""):
-    """Add legend and grid to these axes; say what error bars are, above the signature.
+    """Add legend and grid to these axes, and a caption above the signature.
 
-    computed: nothing is measured. below: text above all of these.
+    computed: nothing is measured. below: the caption, at most NOTES lines. What is the same in all
+    figures, such as what an error bar is, stands in lessons/README.md.
     """
     for axis in with_legend:
         axis.legend(*in_order(axis), fontsize=TEXT_POINTS)
@@ -59,15 +56,19 @@ def finish(figure, *with_legend, computed: bool = False, below: str = ""):
         plain_powers(axis.xaxis)
         plain_powers(axis.yaxis)
     line = 1 / (72 * figure.get_figheight())  # a point
-    lines = [f"Unless a panel says otherwise, {SPREAD}."] * any(map(has_spread, figure.axes))
-    lines.append(f"{OTHER_RUNS} Measured on:")
-    if computed:
-        lines = ["Computed, not measured. The lesson ran on:"]
-    lines = [*textwrap.wrap(below, COLUMNS), *lines]
+    lines = textwrap.wrap(below, COLUMNS)
+    lines.append("Computed, not measured. The lesson ran on:" if computed else "Measured on:")
     foot = 4 + LEADING * SIGNED
     figure.text(0.01, foot * line, "\n".join(lines), fontsize=TEXT_POINTS, va="bottom")
     figure.tight_layout(rect=(0, (foot + LEADING * len(lines)) * line, 1, 1))
     return figure
+
+
+def without_notes(figure) -> None:
+    """Remove caption and signature, for a slide or a paper that has its own."""
+    for text in [text for text in figure.texts if text is not figure._suptitle]:
+        text.remove()
+    figure.tight_layout()
 
 
 def own_work(exchange_s: float, dilation: float) -> str:
@@ -76,8 +77,7 @@ def own_work(exchange_s: float, dilation: float) -> str:
         return ""
     return (
         f"Without overlap, AlexNet's exchange in float16 takes {MS * exchange_s / dilation:.1f} ms "
-        "here: the links, and this processor's casts and sums. On another processor (last line) "
-        "the same step of lessons 04 to 07 takes another time."
+        "here: links, casts and sums. On another processor it takes another time."
     )
 
 
@@ -124,15 +124,6 @@ def in_order(axis) -> tuple[list, list]:
 
     entries = sorted(zip(*axis.get_legend_handles_labels()), key=place)
     return [handle for handle, _ in entries], [label for _, label in entries]
-
-
-def has_spread(axis) -> bool:
-    """Has this axis error bars, and do its title and labels not call them intervals?"""
-    from matplotlib.container import ErrorbarContainer
-
-    words = axis.get_title(), axis.get_xlabel(), axis.get_ylabel()
-    bars = (bar for bar in axis.containers if isinstance(bar, ErrorbarContainer))
-    return any(bar.has_xerr or bar.has_yerr for bar in bars) and "interval" not in " ".join(words)
 
 
 def clock(dilation: float) -> str:

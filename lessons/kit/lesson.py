@@ -14,7 +14,7 @@ import refgf.launch as launch
 from kit import axes, checks, claims, gpu, memory, mine, regime, rejected
 from kit.record import WRITABLE, code_hash, machine, plain
 from kit.regime import regime_of
-from kit.reveal import BRACKETS, COLUMNS, Reveal, indented
+from kit.reveal import COLUMNS, Reveal, indented
 from kit.run import Run
 from kit.words import before_and_after, link_probed, number_of_ranks, question
 from refgf import program
@@ -110,10 +110,21 @@ class Lesson:
             help="only redraw the figure from the JSON of an earlier run",
         )
         add(
+            "--format",
+            choices=["png", "svg", "pdf"],
+            default="png",
+            help="of the figure (png)",
+        )
+        add(
+            "--no-notes",
+            action="store_true",
+            help="a figure without caption and signature, for slides and papers",
+        )
+        add(
             "--output",
             type=Path,
             metavar="DIR",
-            help="folder of the JSON and the PNG (results/; with --quick results/quick/)",
+            help="folder of the JSON and the figure (results/; with --quick results/quick/)",
         )
 
     def argument(self, *names, **settings) -> None:
@@ -262,7 +273,6 @@ class Lesson:
             run.say("\n".join(self.reveal.table(result)) + "\n")
             for verdict in decided:
                 run.say(textwrap.fill(f"- {verdict}", COLUMNS, subsequent_indent="  "))
-            run.say(BRACKETS)
         else:
             run.tell("\n" + "\n".join(self.reveal.lines(result, decided)))
         if run.options.quick:
@@ -309,13 +319,17 @@ class Lesson:
                 figure.suptitle(f"WRONG, the oracle rejects it. {figure.get_suptitle()}")
         print()
         for name, figure in figures.items():
-            png = path.with_name(f"{self.name}_{name}.png" if name else f"{self.name}.png")
-            axes.sign(figure, figure.get_label() or where, *foot)  # a label: its own ranks
+            stem = f"{self.name}_{name}" if name else self.name
+            file = path.with_name(f"{stem}.{options.format}")
+            if options.no_notes:
+                axes.without_notes(figure)
+            else:
+                axes.sign(figure, figure.get_label() or where, *foot)  # a label: its own ranks
             try:
-                figure.savefig(png, dpi=110)
+                figure.savefig(file, dpi=110)
             except OSError as error:
-                self.parser.error(not_written(png, error))
-            print(f"figure: {png}")
+                self.parser.error(not_written(file, error))
+            print(f"figure: {file}")
         print(f"numbers: {path}")
 
 

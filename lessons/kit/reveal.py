@@ -15,7 +15,6 @@ The screen then holds at most LINES lines before the guess is compared with the 
     eager calls      1.82 s     1.75 s     4 %
     holds (by 1.82 x): With overlap, ...
     5 of 8 claims hold, 3 within noise; -v prints them all.
-    By 1.8 x: the larger number over the smaller. 1.8 times: ...
 
 All of it is made of the result as the JSON holds it, so rewording needs no new measurement.
 """
@@ -30,7 +29,6 @@ from kit.claims import FAILS, HOLDS, NOISE, NOT_MEASURED, Claim, Verdict
 from kit.words import seconds
 
 COLUMNS, LINES, ROWS = 100, 12, 5  # of the screen; before the guess; of the table
-BRACKETS = "By 1.8 x: the larger number over the smaller. 1.8 times: the first over the second."
 
 
 @dataclass(frozen=True)
@@ -70,9 +68,9 @@ class Reveal:
     yours: Any = None
 
     def lines(self, result: dict, decided: list[Verdict]) -> list[str]:
-        """At most LINES lines: the table, what matters most, a count, what brackets say."""
+        """At most LINES lines: the table, what matters most, a count."""
         table = self.table(result)
-        return table + short(decided, LINES - len(table) - 1) + [BRACKETS] * bool(decided)
+        return table + short(decided, LINES - len(table))
 
     def table(self, result: dict) -> list[str]:
         """Lines of the table: measured next to predicted."""

@@ -1,6 +1,5 @@
 """The decision on a claim, in words. It imports nothing else of the lessons, for the web pages."""
 
-import math
 from dataclasses import dataclass
 
 HOLDS, NOISE, FAILS, NOT_MEASURED = "holds", "within noise", "does not hold here", "not measured"
@@ -30,7 +29,7 @@ class Verdict:
 
     def how_far(self) -> str:
         """holds (by 1.8 x), or holds (1.49 times)"""
-        if self.ratio is None or not math.isfinite(self.ratio):
+        if self.ratio is None or not 1e-3 < self.ratio < 1e3:  # such a factor says nothing
             return self.verdict
         digits = "#.3g" if self.ratio < 100 else ",.0f"
         number = f"{self.ratio:{digits}}"

@@ -52,10 +52,7 @@ def number_of_ranks(number: int) -> str:
 
 def link_probed(row: dict) -> str:
     """Describe a row of `refgf.cluster.probe`."""
-    share = row["link"] / row["asked"]
-    return (
-        f"link probed: {row['raw'] / 1e6:.4g} MB/s of TCP; with headers {share:.3f} of the set rate"
-    )
+    return f"link probed: {row['raw'] / 1e6:.4g} MB/s of TCP"
 
 
 def number_of_bytes(n: float) -> str:

@@ -1,4 +1,4 @@
-"""What a figure's last lines say: error bars are explained unless a label calls them intervals."""
+"""A figure's caption and signature, and texts in bars."""
 
 import matplotlib
 import pytest
@@ -8,16 +8,12 @@ matplotlib.use("Agg")
 from kit import axes  # noqa: E402  after the backend is chosen
 
 
-@pytest.mark.parametrize(
-    "bars, label, said", [(1, "ms", True), (None, "ms", False), (1, "95 % interval", False)]
-)
-def test_error_bars_are_explained(bars, label, said):
+def test_notes_can_be_left_out():
     figure, (axis,) = axes.frame("a title", 1, 1)
-    axis.errorbar([1, 2], [3, 4], bars, label="measured")
-    axis.set_ylabel(label)
-    axes.finish(figure, axis)
-    (note,) = (text.get_text() for text in figure.texts if text.get_text() != "a title")
-    assert (axes.SPREAD in note) == said and axes.OTHER_RUNS in note and note.endswith("on:")
+    axis.plot([1, 2], [3, 4], label="a line")
+    axes.sign(axes.finish(figure, axis, below="why"), "8 ranks")
+    axes.without_notes(figure)
+    assert [text.get_text() for text in figure.texts] == ["a title"]
 
 
 def test_lines_below_the_panels_stand_above_the_note():

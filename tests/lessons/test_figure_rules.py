@@ -64,6 +64,12 @@ def test_every_text_can_be_read(drawn):
         assert figure.get_figwidth() == axes.WIDTH_INCHES and too_small(figure) == []
 
 
+def test_a_caption_is_short(drawn):
+    for figure in drawn:
+        title, caption, _ = (text.get_text() for text in figure.texts)
+        assert len(caption.splitlines()) <= axes.NOTES + 1, title  # and "Measured on:"
+
+
 def test_small_text_is_noticed():
     figure, _ = axes.frame("a title", 1, 1)
     figure.text(0, 0, "small", fontsize=7)

@@ -91,6 +91,9 @@ def test_redrawing_needs_no_ranks(tmp_path):
     (tmp_path / f"{lesson.stem}.png").unlink()
     job = run_job(0, [str(lesson), "--plot", "--output", str(tmp_path)], timeout=60)
     assert job.code == 0 and (tmp_path / f"{lesson.stem}.png").exists()
+    how = ["--plot", "--format", "svg", "--no-notes"]
+    job = run_job(0, [str(lesson), *how, "--output", str(tmp_path)], timeout=60)
+    assert job.code == 0 and (tmp_path / f"{lesson.stem}.svg").read_text().startswith("<?xml")
 
 
 def test_wrong_arguments_are_reported_once(tmp_path):

@@ -1,8 +1,11 @@
 """What lesson 00 says of its numbers."""
 
-from kit.claims import Claim
+from kit.claims import GAIN, Claim
 from kit.reveal import Reveal, Row
+from kit.rows import at
 from kit.words import number_of_bytes, seconds
+
+EIGHT = "worth", {"ranks": 8}
 
 
 def half_the_delay(r: dict) -> float:
@@ -23,6 +26,18 @@ CLAIMS = (
         unless="ranks that add in different orders",
     ),
     Claim(
+        "Messages are worth something: 8 ranks that step with the mean end at least twice as close "
+        "to the true weights as 8 ranks that each step with their own gradient.",
+        ((*EIGHT, "mean"), "<", (*EIGHT, "own"), 0.5),
+        unless="samples with hardly any noise, so that one rank's are enough",
+        kind=GAIN,
+    ),
+    Claim(
+        "They end within 20 % of 1/sqrt(8) of one rank's distance.",
+        (lambda r: abs(at(r, *EIGHT, "mean") / at(r, *EIGHT, "predicted") - 1), "<", 0.2),
+        unless="ranks whose samples resemble each other",
+    ),
+    Claim(
         "Ranks that step with their own gradients differ by more than a thousandth.",
         lambda r: (r["without"], ">", 1e-3) if r["sends"] else None,
         unless="ranks that have the same samples",
@@ -41,14 +56,16 @@ CLAIMS = (
 
 
 def rows(r: dict) -> list[Row]:
-    """Differences of weights, and Send's times; on one rank only the former."""
-    small = "{:.1e}".format
+    """Distances of weights, and the time of a long Send; on one rank only the former."""
+    small = "{:.2g}".format
+    eight = at(r, *EIGHT)
     found = [
-        Row("weights: p ranks with the mean, from one rank", r["one_rank"], unit=small),
-        Row("weights: between ranks with the mean", r["between"], 0.0, small),
-        Row("weights: between ranks without messages", r["without"], unit=small),
+        Row("8 ranks, own gradients: from the true weights", eight["own"], unit=small),
+        Row("8 ranks, mean: from the true weights", eight["mean"], eight["predicted"], small),
+        Row("p ranks, mean: from one rank with all samples", r["one_rank"], unit=small),
+        Row("p ranks, mean: from each other", r["between"], 0.0, small),
     ]
-    for place, predicted_s in ((0, None), (-1, r["late_s"])) if r["sends"] else ():
+    for place, predicted_s in ((-1, r["late_s"]),) if r["sends"] else ():
         nbytes = number_of_bytes(r["sends"][place]["bytes"])
         name = f"Send of {nbytes}, Recv comes {seconds(r['late_s'])} later"
         found.append(Row(name, r["sends"][place]["timing"], predicted_s))
@@ -56,21 +73,16 @@ def rows(r: dict) -> list[Row]:
 
 
 def answer(r: dict) -> str:
-    if not r["sends"]:
-        return "nothing, because there is one rank"
-    ends = [row["bytes"] for row in r["sends"] if not row["waits"]]
-    waits = [row["bytes"] for row in r["sends"] if row["waits"]]
-    if not ends or not waits:
-        return "at every size tried" if ends else "at no size"
-    return f"up to {number_of_bytes(max(ends))}, no longer at {number_of_bytes(min(waits))}"
+    eight = at(r, *EIGHT)
+    return f"{eight['own'] / eight['mean']:.2g} times; sqrt(8) is 2.8"
 
 
 REVEAL = Reveal(
     CLAIMS,
     rows,
-    ask="Up to how many bytes may two ranks both call Send first?",
+    ask="How many times closer to the true weights do 8 ranks get by the mean of their gradients?",
     answer=answer,
-    picture="How far the weights of the ranks are apart, with the mean of gradients and without "
-    "messages; the time that Send takes against the size of the message, while the receiver comes "
-    "late.",
+    picture="How far training ends from the true weights against the number of ranks, with the "
+    "mean of their gradients and with each rank's own; the time that Send takes against the size "
+    "of the message, while the receiver comes late.",
 )
