@@ -42,7 +42,8 @@ def carried(*modules: str) -> dict[str, list]:
 
 def module_file(name: str) -> Path:
     path = ROOT.joinpath(*name.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    package = path / "__init__.py"  # an older version may have left a folder without one
+    return package if package.is_file() else path.with_suffix(".py")
 
 
 def imported(text: str) -> Iterator[str]:

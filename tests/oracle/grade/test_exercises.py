@@ -1,18 +1,25 @@
 """Every lesson's exercises: starters, answers and typical mistakes get exactly their marks."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from refgf.oracle.grade import marking, report, student_process
+from refgf.oracle.grade import marking, report
 from refgf.oracle.grade.difference import plain
-from refgf.oracle.grade.trusted import Trusted, mark_of
+from refgf.oracle.grade.trusted import mark_of
 from refgf.oracle.spec.exercise import Collective
+from tests.support.students import ANSWERS, ROOT, InThisProcess, answers_with
 
-ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.filterwarnings("default")  # a mistake may divide by 0
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """Files of ours; how others' are held is in test_grade.py."""
+    monkeypatch.setattr(marking, "Sandbox", InThisProcess)
+
+
 LESSONS = marking.lessons()
 MISTAKES = [
     pytest.param(exercise, mistake, id=f"{lesson}-{exercise.name}-{mistake.sentence[:40]}")
@@ -48,7 +55,7 @@ def test_the_starter_scores_a_little(lesson):
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_the_answers_score_everything(lesson):
     for seed in (None, 1):
-        file = ROOT / "lessons" / "teaching" / "answers" / f"{lesson}.py"
+        file = ANSWERS / f"{lesson}.py"
         marks, (points, of) = totals(file, lesson, seed)
         assert points == of, report.as_text(marks)
 
@@ -56,13 +63,6 @@ def test_the_answers_score_everything(lesson):
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_six_mistakes_are_known(lesson):
     assert sum(len(exercise.mistakes) for exercise in marking.exercises_of(lesson)) >= 6
-
-
-class InThisProcess(Trusted):
-    """A sandbox without a process, for a file of ours."""
-
-    def __init__(self, file):
-        self.module = student_process.load(str(file), Path(file).read_bytes())
 
 
 @pytest.mark.parametrize("exercise, mistake", MISTAKES)
@@ -119,12 +119,9 @@ def numeric_parts(exercise):
 
 
 @pytest.mark.parametrize("lesson, exercise", EVERY, ids=[f"{n}-{e.name}" for n, e in EVERY])
-def test_nan_everywhere_is_no_number(tmp_path, monkeypatch, lesson, exercise):
-    monkeypatch.setattr(marking, "Sandbox", InThisProcess)
-    answers = (ROOT / "lessons" / "teaching" / "answers" / f"{lesson}.py").read_text()
-    file = tmp_path / f"{lesson}.py"
-    file.write_text(answers + KEEP + NAN.replace("NAME", exercise.name))
-    (mark,) = (mark for mark in totals(file, lesson)[0] if mark.name == exercise.name)
+def test_nan_everywhere_is_no_number(tmp_path, lesson, exercise):
+    code = KEEP + NAN.replace("NAME", exercise.name)
+    mark = answers_with(tmp_path, lesson, code)[exercise.name]
     wanted = numeric_parts(exercise)
     kept = [part.what for part in mark.parts if part.points and part.what in wanted]
     assert kept == [], report.as_text([mark])

@@ -1,7 +1,6 @@
 """A lost point shows the smallest public case that fails; a hidden case shows only its shape."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,73 +9,77 @@ import pytest
 from refgf.oracle.foreign import wall
 from refgf.oracle.grade import marking, report, sandbox
 from refgf.oracle.grade.shown import LONGEST, shortened, size, without_text
+from tests.support.students import InThisProcess, answers_with
 
-ROOT = Path(__file__).resolve().parents[3]
 SEED = 7
 
 
-def marks_of(tmp_path, lesson, code, seed=None):
-    """The marks by name of the lesson's answers with this code behind them."""
-    file = tmp_path / f"{lesson}.py"
-    file.write_text((ROOT / "lessons" / "teaching" / "answers" / file.name).read_text() + code)
-    return {mark.name: mark for mark in marking.grade(file, lesson, seed)}
+@pytest.fixture
+def in_this_process(monkeypatch):
+    monkeypatch.setattr(marking, "Sandbox", InThisProcess)
 
 
 def sentences(mark):
     return [part.sentence for part in mark.parts]
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_smallest_case_is_shown_as_a_call(tmp_path):
     """Cases of 10 and 20 chunks fail; the call with 10 is shown, with the chunks that it wants."""
     reversed_order = "\ndef choose(values, percent):\n    return [0]\n"
-    whole = sentences(marks_of(tmp_path, "06", reversed_order)["choose"])[0]
+    whole = sentences(answers_with(tmp_path, "06", reversed_order)["choose"])[0]
     assert whole.startswith("for choose([") and whole.count("choose(") == 1
     assert "[0]; wanted [" in whole and ", 30)" in whole  # the case of 10 chunks, not of 20
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_typical_mistake_has_its_case(tmp_path):
     one_phase = "\ndef ring_cost(n, p, rank):\n    return p - 1, n - n // p\n"
-    first = sentences(marks_of(tmp_path, "01", one_phase)["ring_cost"])[0]
+    first = sentences(answers_with(tmp_path, "01", one_phase)["ring_cost"])[0]
     assert first == (
         "you count one phase only: a ring has p-1 steps of reduce-scatter and p-1 of allgather; "
         "for ring_cost(8, 4, 0): got [3, 6]; wanted [6, 12]"
     )
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_an_array_in_place_of_a_list_is_named(tmp_path):
     code = "\ndef choose(values, percent):\n    return np.array([0])\n"
     assert (
         "got the array array([0]); wanted the list ["
-        in sentences(marks_of(tmp_path, "06", code)["choose"])[0]
+        in sentences(answers_with(tmp_path, "06", code)["choose"])[0]
     )
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_numbers_that_differ_in_late_digits_only_are_shown_once(tmp_path):
     code = (
         "\nRIGHT = importance\n"
         "def importance(waiting, chunk):\n    return RIGHT(waiting, chunk) * (1 + 1e-9)\n"
     )
-    first = sentences(marks_of(tmp_path, "06", code)["importance"])[0]
+    first = sentences(answers_with(tmp_path, "06", code)["importance"])[0]
     assert "2): element 0: got " in first and first.count("; wanted ") == 1, first
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_long_array_is_shortened_and_the_first_difference_named(tmp_path):
     wrong = (
         "\nRIGHT = importance\ndef importance(waiting, chunk):\n"
         "    return RIGHT(waiting, chunk) * (waiting[0].size < 30)\n"
     )
-    first = sentences(marks_of(tmp_path, "06", wrong)["importance"])[0]
+    first = sentences(answers_with(tmp_path, "06", wrong)["importance"])[0]
     assert first.startswith("for importance([[") and "... 30 in all" in first, first
     assert "got [0.0, 0.0, 0.0]; wanted [" in first
     assert len(first) < 300
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_nested_result_names_its_first_difference(tmp_path):
     code = (
         "\nRIGHT = calls_with_overlap\ndef calls_with_overlap(*a):\n"
         "    return [(start, end + 1.0) for start, end in RIGHT(*a)]\n"
     )
-    first = sentences(marks_of(tmp_path, "04", code)["calls_with_overlap"])[0]
+    first = sentences(answers_with(tmp_path, "04", code)["calls_with_overlap"])[0]
     assert "; wanted [[1.0, 3.0], " in first
     assert first.endswith("; first at item 0: item 1: got 4.0; wanted 3.0"), first
 
@@ -86,15 +89,16 @@ def test_an_exception_and_a_hang_name_their_call(tmp_path):
         "\ndef ring_cost(n, p, rank):\n    return 1 / n\n"
         "def ring_seconds(nbytes, p, alpha, beta):\n    while nbytes == 0: pass\n"
     )
-    marks = marks_of(tmp_path, "01", code)
+    marks = answers_with(tmp_path, "01", code)
     assert sentences(marks["ring_cost"])[-1].endswith(", for ring_cost(0, 3, 0)")
     sentence = sentences(marks["ring_seconds"])[0]
     assert sentence == "did not end within 8 s, for ring_seconds(0, 4, 1e-05, 1e-09)"
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_wrong_sum_shows_what_it_is_the_sum_of(tmp_path):
     values = sentences(
-        marks_of(tmp_path, "01", "\ndef allreduce(comm, x):\n    pass\n")["allreduce"]
+        answers_with(tmp_path, "01", "\ndef allreduce(comm, x):\n    pass\n")["allreduce"]
     )[0]
     assert ", the exact sum of [" in values and "for p = 2, n = 4" in values, values
 
@@ -109,7 +113,7 @@ def hidden_only(tmp_path, lesson, name, wrong):
         f"\nKNOWN = {known!r}\nRIGHT = {name}\n"
         f"def {name}(*a):\n    return RIGHT(*a) if repr(a) in KNOWN else {wrong}\n"
     )
-    return sentences(marks_of(tmp_path, lesson, code, SEED)[name])
+    return sentences(answers_with(tmp_path, lesson, code, SEED)[name])
 
 
 def test_a_hidden_case_shows_only_its_shape(tmp_path):
@@ -122,6 +126,7 @@ def test_a_hidden_case_shows_only_its_shape(tmp_path):
     assert "secret" not in sentence
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_hidden_sum_shows_only_its_size(tmp_path):
     """Right for the public numbers, whose first one it knows."""
     random = np.random.default_rng([marking.PUBLIC_SEED, 2, 4])
@@ -132,7 +137,7 @@ def test_a_hidden_sum_shows_only_its_size(tmp_path):
         f"    if x.size == 4 and comm.Get_rank() == 0 and mine[0] != np.float32({public!r}):\n"
         "        x[0] = 0\n"
     )
-    marks = marks_of(tmp_path, "01", code, SEED)["allreduce"]
+    marks = answers_with(tmp_path, "01", code, SEED)["allreduce"]
     lost = {part.what: part.sentence for part in marks.parts if part.sentence}
     sentence = "wrong, for p = 2, n = 4 of the teacher's seed"
     assert lost == {"values": sentence, "bits": sentence}

@@ -1,12 +1,12 @@
 """What a student is told who prints, stops in a debugger, forgets Wait or mistakes an argument."""
 
-from pathlib import Path
+from functools import partial
 
 import pytest
 
 from refgf.oracle.grade import marking, report
+from tests.support.students import InThisProcess, answers_with
 
-ROOT = Path(__file__).resolve().parents[3]
 SEND_AND_RECEIVE = """
 def allreduce(comm, x):
     rank, size = comm.Get_rank(), comm.Get_size()
@@ -18,16 +18,15 @@ def allreduce(comm, x):
 
 
 @pytest.fixture
-def marks(tmp_path):
-    """(lesson, code) -> the marks by name of the lesson's answers with this code behind them."""
+def in_a_sandbox(tmp_path):
+    """(lesson, code) -> the marks by name, as a user gets them: with what the file prints."""
+    return partial(answers_with, tmp_path)
 
-    def graded(lesson, code, seed=None):
-        file = tmp_path / f"{lesson}.py"
-        answers = ROOT / "lessons" / "teaching" / "answers" / file.name
-        file.write_text(answers.read_text() + code)
-        return {mark.name: mark for mark in marking.grade(file, lesson, seed)}
 
-    return graded
+@pytest.fixture
+def marks(in_a_sandbox, monkeypatch):
+    monkeypatch.setattr(marking, "Sandbox", InThisProcess)
+    return in_a_sandbox
 
 
 def sentence(mark, what):
@@ -42,37 +41,39 @@ def ring_cost(n, p, rank):
 """
 
 
-def test_what_the_first_wrong_call_prints_is_shown_and_is_no_mark(marks):
-    mark = marks("01", PRINTS)["ring_cost"]
+def test_what_the_first_wrong_call_prints_is_shown_and_is_no_mark(in_a_sandbox):
+    mark = in_a_sandbox("01", PRINTS)["ring_cost"]
     lines = report.as_text([mark]).splitlines()
     assert "  printed in ring_cost(7, 3, 0):" in lines and "       | n is 7 \\x1b[2J" in lines
     assert lines.count("       | 19 of 19 points (100%)") == 11 and lines[-2] == "       | ..."
     assert lines[-1] == "2 of 5 points (40%)"
 
 
-def test_a_right_function_shows_its_first_print(marks):
+def test_a_right_function_shows_its_first_print(in_a_sandbox):
     code = "\nRIGHT = ring_cost\ndef ring_cost(*a):\n    print(a, end='')\n    return RIGHT(*a)\n"
-    mark = marks("01", code)["ring_cost"]
+    mark = in_a_sandbox("01", code)["ring_cost"]
     assert mark.points == mark.of and mark.printed == ["ring_cost(8, 4, 0)", "(8, 4, 0)"]
 
 
-def test_an_endless_print_neither_blocks_nor_fills_the_memory(marks):
-    mark = marks("01", "\ndef ring_cost(*a):\n    while True: print('y' * 1000)\n")["ring_cost"]
+def test_an_endless_print_neither_blocks_nor_fills_the_memory(in_a_sandbox):
+    mark = in_a_sandbox("01", "\ndef ring_cost(*a):\n    while True: print('y' * 1000)\n")[
+        "ring_cost"
+    ]
     assert mark.parts[0].sentence.startswith("did not end within")
     assert len("".join(mark.printed)) < 2000 and mark.printed[1].startswith("yyy")
 
 
-def test_ranks_print_too_and_with_hidden_cases_nothing_is_shown(marks):
+def test_ranks_print_too_and_with_hidden_cases_nothing_is_shown(in_a_sandbox):
     code = "\nRIGHT = allreduce\ndef allreduce(comm, x):\n    print(x.size)\n    RIGHT(comm, x)\n"
-    assert marks("01", code)["allreduce"].printed[:2] == ["allreduce, p = 1, n = 5", "5"]
-    assert marks("01", code, seed=7)["allreduce"].printed == []
+    assert in_a_sandbox("01", code)["allreduce"].printed[:2] == ["allreduce, p = 1, n = 5", "5"]
+    assert in_a_sandbox("01", code, seed=7)["allreduce"].printed == []
 
 
 @pytest.mark.parametrize("call", ["breakpoint()", "input()"])
-def test_a_debugger_has_a_sentence(marks, call):
+def test_a_debugger_has_a_sentence(in_a_sandbox, call):
     code = f"\ndef ring_cost(n, p, rank):\n    {call}\n    return n, p\n"
     assert "but nobody can answer here; next: call the function yourself" in sentence(
-        marks("01", code)["ring_cost"], "p divides n"
+        in_a_sandbox("01", code)["ring_cost"], "p divides n"
     )
 
 
@@ -192,9 +193,9 @@ def test_one_call_is_not_taken_for_elements(marks):
     assert "one call, whatever theta is" in text and "elements with theta" not in text
 
 
-def test_a_long_call_is_cut_in_the_line_of_what_it_printed(marks):
+def test_a_long_call_is_cut_in_the_line_of_what_it_printed(in_a_sandbox):
     code = "\ndef convolution(*a):\n    print(1)\n"
-    text = report.as_text([marks("02", code)["convolution"]])
+    text = report.as_text([in_a_sandbox("02", code)["convolution"]])
     assert "  printed in convolution([" in text and max(map(len, text.splitlines())) <= 100
 
 

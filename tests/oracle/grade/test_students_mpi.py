@@ -1,9 +1,9 @@
 """Marks under MPI's rules: what mpiexec refuses, hangs on or leaves undefined loses marks."""
 
 import pytest
-from test_exercises import ROOT, InThisProcess
 
 from refgf.oracle.grade import marking, report
+from tests.support.students import InThisProcess, answers_with
 
 RING = """
 def allreduce(comm, x):
@@ -111,13 +111,7 @@ def marks(tmp_path, monkeypatch):
     """(lesson, code, name of the exercise) -> its mark."""
     monkeypatch.setattr(marking, "Sandbox", InThisProcess)
 
-    def graded(lesson, code, name):
-        file = tmp_path / f"{lesson}.py"
-        answers = ROOT / "lessons" / "teaching" / "answers" / file.name
-        file.write_text(answers.read_text() + code)
-        return next(mark for mark in marking.grade(file, lesson) if mark.name == name)
-
-    return graded
+    return lambda lesson, code, name: answers_with(tmp_path, lesson, code)[name]
 
 
 @pytest.mark.parametrize("what", WRONG)
