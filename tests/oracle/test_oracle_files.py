@@ -190,8 +190,8 @@ def corrupted(data, rng):
 
 
 CORRUPTED = [
-    pytest.param(500, id="500"),
-    pytest.param(5000, id="5000", marks=pytest.mark.long),
+    pytest.param(200, id="200"),
+    pytest.param(1000, id="1000", marks=pytest.mark.long),
 ]
 
 

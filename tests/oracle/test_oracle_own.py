@@ -40,7 +40,7 @@ def test_the_engine_s_residual_and_the_communication_thread_conform(function, se
 @pytest.mark.long
 @pytest.mark.parametrize("function", IMPLEMENTED)
 def test_many_cases(function):
-    conforms(Project(), function, seeds=range(1, 20), drawn=200)
+    conforms(Project(), function, seeds=range(1, 8), drawn=100)
 
 
 def test_on_ranks(on_ranks):

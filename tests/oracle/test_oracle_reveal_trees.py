@@ -56,7 +56,7 @@ def test_the_tree_of_every_element_is_that_of_the_schedule(name, p):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.parametrize("p", [*range(2, 10), 12])
+@pytest.mark.parametrize("p", [2, 3, 5, 7, 8, 9, 12])
 def test_the_tree_of_every_element_for_all_ranks_and_sizes(name, p):
     for n in (1, p - 1, p + 1, 1000, 100_000):
         runs, reduce = replayed(ALGORITHMS[name](p), p, n)
@@ -78,8 +78,8 @@ def test_random_trees():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", range(20))
-def test_a_thousand_random_trees(part):
+@pytest.mark.parametrize("part", range(6))
+def test_300_random_trees(part):
     sizes = [lambda p: 1, lambda p: p - 1, lambda p: p + 1, lambda p: 1000, lambda p: 100_000]
     check_random_trees(range(50 * part, 50 * part + 50), sizes)
 

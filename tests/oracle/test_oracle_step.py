@@ -42,9 +42,9 @@ def two():
         yield running
 
 
-@pytest.fixture(scope="module", params=[3, 4])
-def more(request):
-    with Ranks(request.param) as running:
+@pytest.fixture(scope="module")
+def four():
+    with Ranks(4) as running:
         yield running
 
 
@@ -56,10 +56,9 @@ def require_named(name, running):
     assert any(wanted.names <= set(f.names) for f in found), verdict
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in FEW else pytest.param(name, marks=LONG) for name in NAMES]
-)
+@pytest.mark.parametrize("name", FEW)
 def test_mistakes_are_named(name, two):
+    """All of them on two and three ranks: tests/approval."""
     require_named(name, two)
 
 
@@ -83,8 +82,8 @@ def test_two_settings_each_have_their_own_factor(two):
 
 @LONG
 @pytest.mark.parametrize("name", NAMES)
-def test_mistakes_are_named_on_more_ranks(name, more):
-    require_named(name, more)
+def test_mistakes_are_named_on_four_ranks(name, four):
+    require_named(name, four)
 
 
 def test_a_mistake_of_each_stage_is_always_tested():

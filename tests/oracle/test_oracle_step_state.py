@@ -26,9 +26,9 @@ def two():
         yield running
 
 
-@pytest.fixture(scope="module", params=[3, 4])
-def more(request):
-    with Ranks(request.param, 120.0) as running:
+@pytest.fixture(scope="module")
+def three():
+    with Ranks(3, 120.0) as running:
         yield running
 
 
@@ -51,8 +51,8 @@ def test_right_loops_with_state_and_own_optimizers(name, two):
 
 @LONG
 @pytest.mark.parametrize("name", step_turns.LOOPS)
-def test_right_loops_on_more_ranks(name, more):
-    require_right(name, more)
+def test_right_loops_on_three_ranks(name, three):
+    require_right(name, three)
 
 
 ACCELERATE = """\
