@@ -14,6 +14,7 @@ the wall of refgf/oracle/foreign, which ends what hangs.
 """
 
 import ast
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -227,7 +228,9 @@ def judged(run, file: Path, yours: Yours) -> dict[str, str]:
 
 
 def middle(value) -> float | None:
-    return value["median_s"] if isinstance(value, dict) else value
+    """The number of a value; infinity is a text in the JSON."""
+    value = value["median_s"] if isinstance(value, dict) else value
+    return float(value) if isinstance(value, str) else value
 
 
 def said(series: dict) -> str:
@@ -241,8 +244,8 @@ def said(series: dict) -> str:
     if any(isinstance(value, dict) for value in series["yours"]):
         x, our, your = pairs[-1]
         factor = f"{your / our:.3g} times ours" if our else unit(your)
-        factor += " (within noise)" * overlap(series["ours"][-1], series["yours"][-1])
-        return f"{start}{factor} at {x}{note and f', {note}'}"
+        noise = " (within noise)" * overlap(series["ours"][-1], series["yours"][-1])
+        return f"{start}{factor} at {x}{noise}{note and f', {note}'}"
     differ = [pair for pair in pairs if not alike(*pair[1:])]
     if not differ:
         text = f"as ours at {'both' if len(pairs) == 2 else f'all {len(pairs)}'} points"
@@ -285,21 +288,23 @@ def draw_series(axis, series: dict) -> None:
     lines = [("ours", "ours", OURS, "o", 9), ("yours", series["label"], YOUR_COLOUR, "x", 7)]
     if "measured" in series:
         lines.insert(0, ("measured", "measured", "#888888", "s", 6))
-    values = [middle(v) for key, *_ in lines for v in series[key] if middle(v) is not None]
+    every = [middle(value) for key, *_ in lines for value in series[key]]
+    values = [value for value in every if value is not None and math.isfinite(value)]
     for key, label, colour, marker, size in lines:
         style = {"color": colour, "marker": marker, "ms": size, "label": label, "mew": 2}
         style |= {"mfc": "none"} if key == "ours" else {}
         if any(isinstance(value, dict) for value in series[key]):
             axes.points(axis, at, series[key], ls="-", lw=1, **style)
         else:
-            some = [float("nan") if value is None else value for value in series[key]]
+            found = map(middle, series[key])
+            some = [math.nan if value is None else value for value in found]
             axis.plot(at, some, ls="-", lw=1, **style)
     if values and min(values) > 0 and max(values) > 30 * min(values):
         axis.set_yscale("log")
     else:
         axis.set_ylim(min([0, *values]), None)
-    every = -(-len(at) // 8)
-    axis.set_xticks(list(at)[::every], series["x"][::every], rotation=20, ha="right")
+    apart = -(-len(at) // 8)
+    axis.set_xticks(list(at)[::apart], series["x"][::apart], rotation=20, ha="right")
     units = {"s": "seconds of this machine", "bytes": "bytes", "%": "percent"}
     axis.set(xlabel=series["xlabel"], ylabel=units.get(series["unit"], series["unit"]))
     axis.set_title(series["title"], fontsize=axes.TEXT_POINTS + 1)

@@ -13,8 +13,13 @@ from kit import mine, rejected
 LESSONS = Path(__file__).resolve().parents[2] / "lessons"
 ANSWERS, STUDENT = LESSONS / "teaching" / "answers", LESSONS / "student"
 MISTAKES = {  # a planted mistake: (what is replaced, by what, the function that it makes wrong)
+    "00": ("return [w - rate * total", "return [w - rate * total / 2", "step_on_ranks"),
     "01": ("for first in (rank, rank + 1)", "for first in (rank, rank + 2)", "allreduce"),
     "03": ("4 * (stop - start) > theta", "4 * (stop - start) >= theta", "lazy_calls"),
+    "04": ("delay_s += duration", "delay_s = duration", "calls_without_overlap"),
+    "05": ("return max(1.0, scale / 2), 0", "return max(1.0, scale / 4), 0", "next_scale"),
+    "06": ("values.append(norm / (stop - start))", "values.append(norm)", "importance"),
+    "07": ("waiting += size * (2 if half else 4)", "waiting += size * 4", "call_bytes"),
 }
 
 
@@ -60,6 +65,10 @@ def yours(number):
     return importlib.import_module(f"lab.{lab}.claims").REVEAL.yours
 
 
+def differ(series):
+    return "not as ours" in mine.said(series)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("number", MISTAKES)
 def test_right_and_wrong_functions_are_measured(number, tmp_path):
@@ -68,13 +77,14 @@ def test_right_and_wrong_functions_are_measured(number, tmp_path):
     assert status == 0, said
     result = json.loads((tmp_path / f"{script(number).stem}.json").read_text())["mine"]
     wrong = MISTAKES[number][2]
-    assert result["wrong"] == [wrong] and f"WRONG: your {wrong}" in said
+    assert result["wrong"] == [wrong] and "WRONG: your " in said
+    assert any(wrong in each["functions"] and differ(each) for each in result["series"])
     measured = {name for each in result["series"] for name in each["functions"].split(", ")}
     assert measured == set(yours(number).functions)
     for each in result["series"]:
         assert len(each["x"]) == len(each["ours"]) == len(each["yours"])
         if wrong not in each["functions"].split(", "):
-            assert each["label"] == "yours" and "not as ours" not in mine.said(each)
+            assert each["label"] == "yours" and not differ(each)
     assert (tmp_path / f"{script(number).stem}_yours.png").exists()
 
 

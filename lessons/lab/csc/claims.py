@@ -4,6 +4,7 @@ from kit.claims import GAIN, LIMIT, Claim
 from kit.reveal import Reveal, Row
 from kit.rows import at
 from lab.csc.study import LARGE_RATE, SMALL_RATE
+from lab.csc.yours import YOURS
 
 
 STEPS = "times", "rows"
@@ -132,4 +133,5 @@ REVEAL = Reveal(
     picture="Stacked bars of a step of AlexNet, dense and at each density, and of the exchange of "
     "a small network: predicted from messages and own work, next to what was measured. Further "
     "figures: which chunks are chosen, and paired differences of accuracy and training loss.",
+    yours=YOURS,
 )

@@ -6,6 +6,7 @@ from kit.words import number_of_bytes, percent
 from lab.overlap.here import TITLES
 from lab.overlap.message_progress import NON_BLOCKING, THREAD
 from lab.overlap.steps import EAGER, KINDS, ONE_CALL, name_of, row_of
+from lab.overlap.yours import YOURS
 
 
 OF_EAGER, OF_ONE_CALL = (("steps", "rows", {"theta": theta}) for theta in (EAGER, ONE_CALL))
@@ -105,4 +106,5 @@ REVEAL = Reveal(
     answer=answer,
     picture="Bars of training steps without and with overlap, each with its prediction; the share "
     "hidden of what can be hidden, against theta.",
+    yours=YOURS,
 )

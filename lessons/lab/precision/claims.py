@@ -7,6 +7,7 @@ from kit.words import percent
 from lab.precision import loss_scales
 from lab.precision.rounding import DIRECT, RING
 from lab.precision.times import SHORT
+from lab.precision.yours import YOURS
 
 PAIRS = 10  # that an interval of accuracies needs
 HALF, FULL = (("times", "steps", wire) for wire in ("float16", "float32"))
@@ -135,4 +136,5 @@ REVEAL = Reveal(
     "calls of each length; rounding errors against ranks, next to the noise of a mini-batch; "
     "for each loss scale the share of the gradients, and of their norm, that is lost; differences "
     "in accuracy with intervals.",
+    yours=YOURS,
 )

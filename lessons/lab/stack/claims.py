@@ -5,6 +5,7 @@ from kit.reveal import Reveal, Row
 from kit.rows import at, factor_apart, where
 from kit.words import seconds
 from lab.stack.bars import CSC, FUSED, HALF, LAZY, NATIVE, OVERLAP, RING, in_all, median_s
+from lab.stack.yours import YOURS
 
 ALEXNET, RESNET = ("alexnet", "v100-56gbit"), ("resnet50", "v100-10gbe")
 OFF = "off"  # the step without exchange
@@ -172,4 +173,5 @@ REVEAL = Reveal(
     answer=answer,
     picture="Bars: the time of a step for each stack, with the prediction through each; "
     "efficiency against nodes; accuracy against time.",
+    yours=YOURS,
 )

@@ -4,6 +4,7 @@ from kit.claims import GAIN, Claim
 from kit.reveal import Reveal, Row
 from kit.rows import at
 from kit.words import number_of_bytes, seconds
+from lab.two_ranks.yours import YOURS
 
 EIGHT = "worth", {"ranks": 8}
 
@@ -85,4 +86,5 @@ REVEAL = Reveal(
     picture="How far training ends from the true weights against the number of ranks, with the "
     "mean of their gradients and with each rank's own; the time that Send takes against the size "
     "of the message, while the receiver comes late.",
+    yours=YOURS,
 )
