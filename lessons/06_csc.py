@@ -11,16 +11,15 @@ IDEA        Divide the pool into chunks and send only the most important ones: t
             without sending indices: `csc_sums` below (drawing: lessons/drawings/06.svg), for real
             in refgf/exchange/csc.py, chunk_choice.py and momentum_correction.py.
 
-            A gradient that waits is late. What momentum makes of it depends on the form (dgc: Deep
-            Gradient Compression). Example: it is 1 in step 1, then 0; momentum is 0.5; its chunk is
-            sent in steps 3, 6, 9, ... So far moves the weight, divided by the learning rate:
+            Naive is to drop what is not sent. By hand: three chunks have gradients of 5, 2 and 1 in
+            every step, and one is sent. Dropping always sends the first, so two weights never move.
+            With residuals the second waits until its sum is the largest, then all of it is sent:
 
-            step           1     2     3     4     5     6   ...  in all
-            dense        1.00   .50   .25   .12   .06   .03       2.00
-            none           .     .   1.00    .     .    .50       2.00   late, but all of it
-            dgc            .     .   1.75    .     .    .22       2.00   catches up when it is sent
-            dgc_masked     .     .   1.75    .     .     .        1.75   its momentum is cleared
-            history        .     .    .25    .     .    .12       0.50   multiplied by m^2 = 0.25
+                would be sent    5 2 1    5 4 2    5 6 3    10 2 4    5 4 5    5 6 6
+                is sent          5        5          6      10        5          6
+
+            In this lesson a step sends what the step before has chosen. It chooses by what it would
+            send, *before* that is cleared (statement C4): guess what follows for the next step.
 
 PREDICTION  A step sends k = max(1, ceil(C percent/100)) of C chunks in float16. It also sends C
             norms and one flag (overflow) in float64:
@@ -31,18 +30,33 @@ PREDICTION  A step sends k = max(1, ceil(C percent/100)) of C chunks in float16.
             Own work is the processor's: norms, choosing, packing. It is measured first. What CSC
             costs in accuracy depends on the network, the length of the training and the warm-up of
             the density: lesson 07 (wider) loses less, lesson 12 (2 epochs, no warm-up) far more.
+            What momentum makes of a gradient that waits: see the appendix.
 
 Before you run it, write down: how many times as fast as dense is the exchange at a density of 10 %?
-How many steps does an unimportant chunk wait? Which form learns best? This is weak scaling:
-each rank brings a batch of its own.
+If all chunks took turns, each would wait 10 steps. How many of them have not been sent after 30
+steps? And what share of the chunks sent was sent in the step before? This is weak scaling: each
+rank brings a batch of its own.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/06_csc.py)
     1. Compute importance without dividing by the chunk's length. Which chunk is hardly ever chosen?
     2. Each rank chooses from its own norms only, without the allreduce. What breaks, and at which
        step does the lesson notice?
     3. At which density do norms and flag cost as many bytes as the chunks, for the full AlexNet?
-    4. A chunk is sent in every tenth step. Up to which learning rate does gradient descent on
-       w^2 / 2 with momentum 0.9 converge, dense and with each form?
+    4. `csc_sums` chooses before it clears. Move one line, so that chunks are ranked by what stays
+       after sending (the core's option `after`). How many are sent twice in a row now?
+    5. (Appendix) A chunk is sent in every tenth step. Up to which learning rate does gradient
+       descent on w^2 / 2 with momentum 0.9 converge, dense and with each form?
+
+APPENDIX    What does momentum make of a gradient that waits? (dgc: Deep Gradient Compression) It is
+            1 in step 1, then 0; momentum is 0.5; its chunk is sent in steps 3, 6, 9, ... So far
+            moves the weight, divided by the learning rate:
+
+            step           1     2     3     4     5     6   ...  in all
+            dense        1.00   .50   .25   .12   .06   .03       2.00
+            none           .     .   1.00    .     .    .50       2.00   late, but all of it
+            dgc            .     .   1.75    .     .    .22       2.00   catches up when it is sent
+            dgc_masked     .     .   1.75    .     .     .        1.75   its momentum is cleared
+            history        .     .    .25    .     .    .12       0.50   multiplied by m^2 = 0.25
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

@@ -33,10 +33,10 @@ def new(run: kit.Run, data, seed: int = images.SEED, **arguments) -> GradientFlo
     return GradientFlow(run.comm, images.model(run, data, seed, **model), **arguments)
 
 
-def csc(run: kit.Run, data, density: float | Density, form: str = "dgc", chunk: int | None = None):
+def csc(run: kit.Run, data, density: float | Density, form: str = "dgc", **settings):
     """CSCSettings. The default chunk gives as many chunks as the full AlexNet has."""
-    chunk = chunk or chunk_of(run, images.parameter_count(run, data))
-    return CSCSettings(density, form, chunk, residual=FusedResidual)
+    settings.setdefault("chunk", chunk_of(run, images.parameter_count(run, data)))
+    return CSCSettings(density, form, **settings, residual=FusedResidual)
 
 
 def chunk_of(run: kit.Run, n: int) -> int:

@@ -16,10 +16,12 @@ ALTS = {
     "the same errors next to the noise of a mini-batch, against the batch.",
     "05_mixed_precision_scale": "Histogram of gradient magnitudes with the ranges in which float16 "
     "loses them; shares that become zero or infinite, against the loss scale.",
-    "06_csc_choice": "Which chunks each step sends; loss with chunks chosen at random and in turn, "
-    "minus the loss with the choice by importance.",
-    "06_csc_learning": "Accuracy of four forms of CSC minus that of dense training; loss of form "
-    "none minus that of dgc at three learning rates. All with intervals.",
+    "06_csc_choice": "Which chunks each step sends; the share of chunks sent at least once against "
+    "steps, by importance, by what stays after sending, and in turn.",
+    "06_csc_learning": "Accuracy of CSC minus that of dense training; loss with other choices of "
+    "chunks minus that of the choice by importance. With intervals.",
+    "06_csc_forms": "Appendix: accuracy of four forms of CSC minus that of dense training; loss of "
+    "form none minus that of dgc at three learning rates. All with intervals.",
     "07_gradientflow_learning": "Held-out accuracy against seconds of the cluster, dense and with "
     "CSC, with intervals and a line at the accuracy to reach.",
     "07_gradientflow_nodes": "Scaling efficiency against nodes for five stacks, from ring alone to "

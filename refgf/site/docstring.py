@@ -5,7 +5,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-SECTION = re.compile(r"^(QUESTION|IDEA|MESSAGES|PREDICTION|NOW CHANGE SOMETHING)(?:\s+|$)")
+SECTION = re.compile(r"^(QUESTION|IDEA|MESSAGES|PREDICTION|NOW CHANGE SOMETHING|APPENDIX)(?:\s+|$)")
 CHANGE = "NOW CHANGE SOMETHING"
 
 

@@ -66,8 +66,8 @@ class Lesson:
     def idea(self) -> str:
         found = [self.text.heading("Idea"), self.drawing()]
         found.append(self.text.docstring(docstring.spaced(self.doc.sections["IDEA"])))
-        if "MESSAGES" in self.doc.sections:
-            found.append(self.text.docstring(docstring.spaced(self.doc.sections["MESSAGES"])))
+        for more in {"MESSAGES", "APPENDIX"} & set(self.doc.sections):
+            found.append(self.text.docstring(docstring.spaced(self.doc.sections[more])))
         about, code = docstring.between(self.code, "# ---- the idea", "# ----")
         found += [f"<p>The idea as code{': ' * bool(about)}{escape(about)}</p>", python(code)]
         return "\n".join(found)

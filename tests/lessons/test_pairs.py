@@ -52,4 +52,4 @@ def test_lesson_06_trains_as_many_of_each_kind_as_asked(asked, count, monkeypatc
     assert found["pairs"] == learning.pairs(count) and len(set(found["pairs"])) == count
     rows = [*found["forms"].values(), *found["choice"].values(), *found["why"].values()]
     assert {len(row["runs"]) for row in rows} == {count}
-    assert len(set(trained)) == 11 * count  # of 11 kinds
+    assert len(set(trained)) == 12 * count  # of 12 kinds

@@ -30,6 +30,30 @@ def better_control(r: dict) -> dict | None:
     return None if None in kinds else min(kinds, key=lambda kind: kind["median_s"])
 
 
+def sent_again(lists: list[list[int]]) -> float | None:
+    """The share of the chunks sent that the step before has sent, too; None without two steps."""
+    sparse = [set(numbers) for numbers in lists if numbers]
+    pairs = list(zip(sparse, sparse[1:]))
+    count = sum(len(now) for _, now in pairs)
+    return sum(len(before & now) for before, now in pairs) / count if count else None
+
+
+def sent_so_far(lists: list[list[int]], chunks: int) -> list[float]:
+    """The share of all chunks that the first 1, 2, ... sparse steps have sent."""
+    seen: set[int] = set()
+    found = []
+    for numbers in lists:
+        if numbers:
+            seen |= set(numbers)
+            found.append(len(seen) / chunks)
+    return found
+
+
+def again(name: str):
+    """What `sent_again` finds in these lists: "lists", or "after"."""
+    return lambda r: at(r, "chosen", name) and sent_again(r["chosen"][name])
+
+
 CLAIMS = (
     Claim(
         "At a density of 10 % the exchange takes at most a quarter of the dense one.",
@@ -55,6 +79,17 @@ CLAIMS = (
         ((*SMALL, 1, "timing"), ">", (*SMALL, 0, "timing")),
         unless="a link so slow that its bytes cost more than one more call and the choice",
         kind=LIMIT,
+    ),
+    Claim(
+        "Nearly half of the chunks sent were sent in the step before: importance is taken before "
+        "they are cleared, so each important chunk is chosen twice.",
+        (again("lists"), ">", 1.0, 0.4),
+        unless="gradients so uneven that the same chunks are chosen in every step",
+    ),
+    Claim(
+        "Ranked by what stays after sending, less than a tenth of them is sent again.",
+        (again("after"), "<", 1.0, 0.1),
+        unless="gradients so uneven that the same chunks are chosen in every step",
     ),
     Claim(
         "In the form `none` a gradient that waits is late, not lost: in all it moves the weight as "

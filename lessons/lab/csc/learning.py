@@ -9,7 +9,8 @@ form is linear. Only the norms differ: here of the sum, in data-parallel trainin
 Controls of the choice: the same training, but the norms that come back from the allreduce are
 replaced, on all ranks alike.
 
-    by importance    the norms
+    by importance    the norms of what would be sent
+    after sending    the norms of what stays (CSC's option `after`)
     at random        random numbers
     in turn          steps since the chunk was last sent
 """
@@ -51,6 +52,7 @@ class Job:
     momentum: float = 0.9
     choice: str = "importance"
     warmup: bool = True
+    after: bool = False
 
 
 def pairs(count: int) -> list[tuple[int, int]]:
@@ -104,7 +106,7 @@ def new(run: kit.Run, train, job: Job) -> GradientFlow:
         per_epoch = steps_per_epoch(train.size, RANKS * run.options.batch)
         warmup = trials.warmup_of(run, job.epochs) if job.warmup else ()
         density = Density(run.options.density, warmup, per_epoch)
-        csc = flow.csc(run, train, density, job.form)
+        csc = flow.csc(run, train, density, job.form, after=job.after)
     model = images.model(run, train, job.seed, momentum=job.momentum)
     model.network.dropout_rng = np.random.default_rng(job.seed)  # the same on every rank
     stack = GradientFlow(InstantComm(0, 1), model, csc=csc)
@@ -148,18 +150,20 @@ def watch(run: kit.Run, train) -> dict:
     """Which chunks a short training chooses, and how uneven its gradients are in the end."""
     percent = run.options.density
     run.section(f"Which chunks are chosen at {percent:g} %")
-    chosen = run.plain.bcast(run.on_rank_0(lambda: watched(run, train, run.quick(6, 60, 200))))
+    chosen = run.plain.bcast(run.on_rank_0(lambda: watched(run, train)))
     sparse, chunks = [numbers for numbers in chosen["lists"] if numbers], len(chosen["norms"])
     times = np.bincount(np.concatenate(sparse).astype(int), minlength=chunks)
     never, always = (f"{100 * np.mean(times == count):.0f} %" for count in (0, len(sparse)))
     run.say(f"in {len(sparse)} sparse steps of training {never} of the {chunks} chunks were never")
     run.say(f"chosen, {always} always. Mean |g| differs between chunks: the largest is")
     run.say(f"{max(chosen['norms']) / np.median(chosen['norms']):.0f} x the median")
-    return chosen | {"percent": percent}
+    after = run.plain.bcast(run.on_rank_0(lambda: watched(run, train, after=True)))
+    return chosen | {"percent": percent, "after": after["lists"]}
 
 
-def watched(run: kit.Run, train, steps: int) -> dict:
-    job = Job("none", images.SEED, 0, epochs=1 + steps, warmup=False)
+def watched(run: kit.Run, train, after: bool = False) -> dict:
+    steps = run.quick(6, 60, 200)
+    job = Job("none", images.SEED, 0, epochs=1 + steps, warmup=False, after=after)
     with new(run, train, job) as stack:
         lists, model, settings = [], stack.model, stack.csc.settings
         for _, one in zip(range(steps), all_batches(train, RANKS * run.options.batch, job)):

@@ -5,12 +5,10 @@ import numpy as np
 import kit
 from kit import axes
 from kit.trials import usual_warmup
+from lab.csc.claims import sent_again, sent_so_far
 
-ELSEWHERE = (
-    "It costs more accuracy in lesson 12: there the same network trains at the same rate and "
-    "batch, but both of 2 epochs send 10 %. In lesson 07 the network is wider."
-)
 TITLE = "Lesson 06: CSC, coarse-grained sparse communication"
+STEPS_SHOWN = 24  # few enough to see that a chunk is sent twice
 FORMS = {  # of momentum correction, as the figure names them
     "none": "none: the residual\nadds up gradients",
     "dgc": "dgc: it adds up\ntheir momentum, too",
@@ -28,12 +26,13 @@ ABOVE = "95 % interval; below 0: CSC costs accuracy"
 
 
 def draw(result: dict) -> dict:
-    """{"": time, "choice": figure, "learning": figure}"""
+    """{"": time, "choice": figure, "learning": figure, "forms": figure}"""
     time = draw_times(result) if result.get("times") else draw_here(result["here"])
     return {
         "": time,
-        "choice": draw_choice(result["chosen"], result["study"]),
+        "choice": draw_choice(result["chosen"]),
         "learning": draw_learning(result["study"], density_in_words(result)),
+        "forms": draw_forms(result["study"]),
     }
 
 
@@ -102,41 +101,74 @@ def draw_parts(axis, rows: list[dict], factor: float, note: str = "") -> None:
     axis.set(xlabel=axes.clock(factor), ylim=(len(rows) + 1.3, -0.5))  # below: the legend
 
 
-def draw_choice(chosen: dict, study: dict):
-    """Which chunks each step sends; other choices against the choice by importance."""
-    figure, (left, right) = axes.frame(f"{TITLE}. Which chunks, and do they matter?", 1, 2)
+def draw_choice(chosen: dict):
+    """Which chunks each step sends, and after how many steps how many have been sent."""
+    figure, (left, right) = axes.frame(f"{TITLE}. How long does a chunk wait?", 1, 2)
     chunks = len(chosen["norms"])
-    picture = np.zeros((chunks, len(chosen["lists"])))
-    for step, numbers in enumerate(chosen["lists"]):
+    lists = chosen["lists"][: STEPS_SHOWN + 1]
+    picture = np.zeros((chunks, len(lists)))
+    for step, numbers in enumerate(lists):
         picture[numbers if numbers else slice(None), step] = 1
     left.imshow(picture, aspect="auto", cmap="Greys", interpolation="nearest")
     ends = [*(at for _, at in chosen["edges"][1:]), chunks]
     large = [(name, at) for (name, at), end in zip(chosen["edges"], ends) if end - at > chunks / 30]
+    repeated = sent_again(chosen["lists"])
+    share = "" if repeated is None else f"\n{repeated:.0%} were sent in the step before, too"
     left.set(
-        title=f"Sent chunks at {chosen['percent']:g} % (black)",
+        title=f"Chunks sent at {chosen['percent']:g} % (black){share}",
         xlabel="step (step 0 is dense)",
         ylabel="chunk (a tensor's name: its first chunk)",
         yticks=[at for _, at in large],
         yticklabels=[name for name, _ in large],
     )
-    count = len(study["pairs"])
-    draw_differences(right, study["choice"], "by importance", count)
-    right.set_title(f"Other choices, form none, {count} paired runs")
-    right.set_xlabel(f"loss minus that of the choice by importance\n({BELOW})")
-    return axes.finish(figure)
+    kinds = {"by importance (the lesson's)": chosen["lists"]}
+    if "after" in chosen:
+        kinds["by what stays after sending"] = chosen["after"]
+    for number, (name, numbers) in enumerate(kinds.items()):
+        shares = [100 * share for share in sent_so_far(numbers, chunks)]
+        colour = axes.style(number)["color"]
+        right.plot(range(1, 1 + len(shares)), shares, label=name, color=colour)
+    count = sum(1 for numbers in chosen["lists"] if numbers)
+    steps = np.arange(1, 1 + count)
+    turn = np.minimum(100, chosen["percent"] * steps)
+    right.plot(steps, turn, ls="--", color=axes.PREDICTED, label="in turn: predicted")
+    right.set(
+        title="Chunks that have been sent at least once",
+        xlabel="sparse steps",
+        ylabel="share of all chunks, %",
+        ylim=(0, 105),
+    )
+    return axes.finish(figure, right)
 
 
 def density_in_words(result: dict) -> str:
     """The density of the trainings: first that of the warm-up's epochs, then the lesson's."""
     epochs, warmup = result["study"]["epochs"], result["options"]["warmup"]
     warmup = usual_warmup(epochs) if warmup is None else warmup
-    percents = [f"{percent:g}" for percent in (*warmup, result["chosen"]["percent"])]
-    return f"CSC's {epochs} epochs send {', '.join(percents[:-1])} and then {percents[-1]} %."
+    first, last = [f"{percent:g}" for percent in warmup], f"{result['chosen']['percent']:g}"
+    sent = f"{', '.join(first)} and then {last}" if first else last
+    return f"CSC's {epochs} epochs send {sent} %."
 
 
 def draw_learning(study: dict, density: str):
-    """Each form against dense training; none against dgc in other trainings."""
-    figure, (left, right) = axes.frame(f"{TITLE}. What is learned", 1, 2)
+    """CSC against dense training, and other choices of chunks against that by importance."""
+    figure, (left, right) = axes.frame(f"{TITLE}. What it costs", 1, 2)
+    count = len(study["pairs"])
+    ours = {"none": study["forms"]["none"]}
+    draw_differences(left, ours, "dense", count, "accuracy")
+    left.set_yticks([0], ["CSC,\nform none"])
+    left.set_title(f"CSC against dense training, {count} paired runs")
+    left.set_xlabel(f"accuracy minus that of dense training, points\n({ABOVE})")
+    draw_differences(right, study["choice"], "by importance", count)
+    right.set_title(f"Other choices of chunks, {count} paired runs")
+    right.set_xlabel(f"loss minus that of the choice by importance\n({BELOW})")
+    loss = loss_in_words(study["forms"])
+    return axes.finish(figure, below=f"{density} {loss}")
+
+
+def draw_forms(study: dict):
+    """The appendix: each form against dense training; none against dgc in other trainings."""
+    figure, (left, right) = axes.frame(f"{TITLE}. Appendix: momentum", 1, 2)
     count = len(study["pairs"])
     draw_differences(left, study["forms"], "dense", count, "accuracy")
     left.set_title(f"Forms (m: momentum), {count} paired runs")
@@ -145,8 +177,7 @@ def draw_learning(study: dict, density: str):
     draw_differences(right, study["why"], None, count)
     right.set_title(f"Form none against dgc, {count} paired runs")
     right.set_xlabel(f"loss of none minus that of dgc\n({BELOW})")
-    loss = loss_in_words(study["forms"])
-    return axes.finish(figure, below=f"{density} {loss}{ELSEWHERE}")
+    return axes.finish(figure)
 
 
 def loss_in_words(forms: dict) -> str:
@@ -156,8 +187,7 @@ def loss_in_words(forms: dict) -> str:
         return ""
     return (
         "The training loss of the last epoch is higher, too (none minus dense: "
-        f"{loss['median_s']:+.2f}). So in as many steps CSC has learned the images less well. "
-        "Which part of CSC does that is not measured here. "
+        f"{loss['median_s']:+.2f}). So in as many steps CSC has learned the images less well."
     )
 
 

@@ -2,7 +2,8 @@
 
     study = compare(run, split)
     study["forms"]      each form against dense training
-    study["choice"]     chunks chosen by importance against chunks chosen at random and in turn
+    study["choice"]     chunks chosen by importance against others: what stays after sending, at
+                        random, in turn
     study["why"]        `none` against `dgc`: at another learning rate, momentum, length
 
 All compared trainings have the same seeds and folds. Differences are in points of held-out
@@ -14,7 +15,7 @@ from kit import claims, trials
 from lab.csc.learning import Job, learn_all, pairs
 
 EPOCHS = (1, 4, 12)  # quick, default, full
-PAIRS = (1, 4, 12)  # without --pairs. A training takes a second of a core, and there are 11 kinds
+PAIRS = (1, 4, 12)  # without --pairs. A training takes a second of a core, and there are 12 kinds
 NONE, DGC = {"form": "none"}, {"form": "dgc"}
 SHOWN = {
     "dense": {"form": "dense"},
@@ -26,6 +27,7 @@ SHOWN = {
 SHOWN_FULL = SHOWN | {"dgc, no warm-up": DGC | {"warmup": False}}
 CHOSEN = {
     "by importance": NONE,
+    "after sending": NONE | {"after": True},
     "at random": NONE | {"choice": "random"},
     "in turn": NONE | {"choice": "turn"},
 }

@@ -6,7 +6,6 @@ from kit.images import NETWORKS
 from kit.trials import mean_and_half
 from lab.stack.bars import (
     COLOURS,
-    HALF,
     NATIVE,
     RING,
     efficiencies,
@@ -18,18 +17,9 @@ from lab.stack.claims import in_the_figure
 from lab.stack.learning import BARS, DENSE, SPARSE, final, first
 
 ONE_A_NODE = " x 1 rank"  # in the words of a place
-POLLING = (
-    "Lessons 03 and 09 measure ResNet-50, too: in float32, and their ranks sleep while they wait. "
-    "Here ranks poll unless there is overlap, as in MPI's own call. So their steps are others."
-)
-WARMED_UP = (
-    "Density 10 % after two warm-up epochs (100 and 25 %). CSC costs other accuracies in lessons "
-    "06 and 12, where the network is narrower; in lesson 12 all of 2 epochs send 10 %."
-)
-AGAIN = (
-    "On 1 node nothing is sent. A node is a rank with a batch of its own. Lesson 08 measures the "
-    "first and the last stack again on 2 and 4 nodes, and all of them on 8. There the dilation is "
-    "larger, so this machine's work counts less, and with it what CSC saves."
+IN_BARS = (
+    "In a bar: scaling efficiency, and what a technique gains over the bar above. "
+    "* no latency: MPI's own messages do not wait for the emulated link's, all others do."
 )
 
 
@@ -66,10 +56,10 @@ def draw_bars(places: list[dict]):
             if row["name"] == RING and free:
                 gain_s = None  # no gain over a bar that waits for no latency
             gain = "" if gain_s is None else f",  gain {axes.MS * gain_s / k:.1f} ms"
-            no_latency = " \N{DAGGER}" if free and row["name"] == NATIVE else ""
+            no_latency = ",\nno latency *" if free and row["name"] == NATIVE else ""
             bars.append(
                 {
-                    "name": row["name"] + star(row["own_share"]) + no_latency,
+                    "name": row["name"] + 2 * star(row["own_share"]).strip() + no_latency,
                     "timing": row["step"],
                     "predicted_s": row["predicted_s"],
                     "note": f"{efficiency:.0f} %{gain}",
@@ -83,17 +73,8 @@ def draw_bars(places: list[dict]):
         faster = f"the whole stack is {faster_than_the_first(here)}"
         title = f"{network}, like {here['like']}; {faster}\n{here['place']}"
         axis.set(title=title, xlabel=below(here))
-    return axes.finish(figure, *panels, below=f"{own_work(places)}{POLLING}")
-
-
-def own_work(places: list[dict]) -> str:
-    """What AlexNet's exchange takes in float16; nothing where it was not measured."""
-    for here in places:
-        steps = {row["name"]: row["step"]["median_s"] for row in here["rows"]}
-        if here["network"] == "alexnet" and HALF in steps:
-            exchange_s = steps[HALF] - here["alone"]["median_s"]
-            return axes.own_work(exchange_s, here["dilation"]) + " "
-    return ""
+    free = any(here.get("latency_free") for here in places)
+    return axes.finish(figure, *panels, below=IN_BARS if free else IN_BARS.partition(" *")[0])
 
 
 def faster_than_the_first(here: dict) -> str:
@@ -106,19 +87,11 @@ def faster_than_the_first(here: dict) -> str:
 
 
 def below(here: dict) -> str:
-    """The axis of time: its unit, whose time it is, what the bars' text means, and notes."""
+    """The axis of time: its unit, and what a star means."""
     clock = axes.clock(here["dilation"]).replace("\n", " ")
-    lines = [
-        f"time of a step, {clock}; dark bar: fastest",
-        "in a bar: scaling efficiency, and what a technique (+) gains over the bar above",
-    ]
-    if here.get("latency_free"):
-        lines.append(
-            "\N{DAGGER} waits for no latency of the link; the ring does, so its gain is not written"
-        )
     if any(is_own(row["own_share"]) for row in here["rows"]):
-        lines.append(f"* more than {MOST_OWN:.0%} of the step is this processor's own time")
-    return "\n".join(lines)
+        clock += f"; ** more than {MOST_OWN:.0%} of it is this processor's own"
+    return f"time of a step, {clock}"
 
 
 def draw_nodes(places: list[dict]):
@@ -143,7 +116,7 @@ def draw_nodes(places: list[dict]):
         xticks=ranks,
         ylim=(0, 115),
     )
-    return axes.finish(figure, axis, below=AGAIN)
+    return axes.finish(figure, axis)
 
 
 def slower(places: list[dict]) -> str:
@@ -176,7 +149,7 @@ def draw_learning(result: dict):
         xlabel=clock,
         ylabel="held-out images right, %",
     )
-    return axes.finish(figure, axis, below=f"{WARMED_UP} {first_epoch(learning['runs'])}".strip())
+    return axes.finish(figure, axis, below=first_epoch(learning["runs"]))
 
 
 def first_epoch(runs: dict) -> str:
@@ -187,8 +160,8 @@ def first_epoch(runs: dict) -> str:
         return ""
     noise = "within noise" if abs(middle) <= half else "more than noise"
     return (
-        "Each pair starts from the same weights, and in epoch 1 both send 100 %, but CSC adds "
-        "momentum before float16 rounds what is sent. After it CSC - dense is "
+        "In epoch 1 both send everything (CSC adds momentum before float16 rounds). After it CSC - "
+        "dense is "
         f"{middle:+.1f} points (95 % interval {middle - half:+.1f} to {middle + half:+.1f}): "
         f"{noise}."
     )

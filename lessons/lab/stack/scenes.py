@@ -6,7 +6,7 @@ numbers of nodes.
 
 import kit
 from kit import flow, images, virtual
-from lab.stack import bars, here as this_machine, ladder, learning, oracle
+from lab.stack import bars, elsewhere, here as this_machine, ladder, learning, oracle
 from refgf.engine.residual import FusedResidual
 from refgf.exchange.momentum_correction import CSCSettings
 from refgf.papers.scaling.systems import CHUNK
@@ -39,10 +39,14 @@ def measure(run: kit.Run, stacks) -> dict:
         "latency_free": run.regime.waited is not None and not run.regime.links_are_waited_for,
     }
     bars.show(run, here)
+    other = elsewhere.predict(options.network, options.theta)
+    if emulated:
+        elsewhere.show(run, other)
     earlier = run.earlier()
     trained = earlier.get("learning")
     if options.pairs != 0:
         trained = learning.measure(run, train, held_out, here)
     title = f"{images.NETWORKS[options.network]}; {run.place}"
     places = earlier.get("places", {}) | {title: here}
-    return {"places": places, "learning": trained, "where": "ranks and links: in the panels"}
+    found = {"places": places, "learning": trained, "elsewhere": other}
+    return found | {"where": "ranks and links: in the panels"}
