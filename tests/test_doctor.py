@@ -5,6 +5,7 @@ import pytest
 import refgf.doctor.__main__ as doctor
 from refgf.doctor import checks, checks_mpi, facts, site
 from refgf.doctor.checks import MIB, Check, family, product
+from refgf.doctor.load import Load
 
 AVX512_FLAGS = {"avx2", "fma", "avx512f", "avx512vl"}
 MPICH = {"mpi": "MPICH Version 5.0.2", "family": "MPICH", "mpiexec_version": "HYDRA build details:"}
@@ -49,7 +50,7 @@ def machine(**changes):
         "mpi_error": "",
         "debian_mpich": None,
         "link": False,
-        "load": 0.5,
+        "load": Load(0.5, 4, 4, others=0.1, stolen=0.0, wanting=0),
         "gpu_asked": False,
         "environ": {},
         "uid": 1000,
@@ -231,7 +232,8 @@ CASES_OF = {
         (JOB, "ok", "4 ranks on 4 cores", ""),
     ],
     checks.load: [
-        ({"load": 23.6, "cores": 2}, "look", "24 processes want 2 cores", "top "),
+        ({"load": Load(0.5, 2, 2, 1.9, 0, 24)}, "look", "24 processes want 2 cores: ", "top "),
+        ({"load": None}, "ok", "nobody looked", ""),
     ],
     checks.sessions: [
         (

@@ -88,6 +88,12 @@ def sign(figure, *parts: str) -> None:
     figure.text(0.01, top, "\n".join(lines), fontsize=TEXT_POINTS, va="top")
 
 
+def warn(figure, caveat: str) -> None:
+    """A sentence across the figure: why it shows nothing to rely on; "" for nothing."""
+    style = {"rotation": 20, "ha": "center", "va": "center", "color": "#D55E00", "alpha": 0.5}
+    figure.text(0.5, 0.5, textwrap.fill(caveat, 44), fontsize=20, **style)
+
+
 def plain_powers(axis) -> None:
     """Numbers at the ticks of a logarithmic x or y axis: an exponent would be too small."""
     from matplotlib.ticker import LogFormatterMathtext

@@ -18,9 +18,10 @@ noise:
     holds               the medians compare as the claim says, by the factor, beyond the noise
     within noise        the spreads overlap
     does not hold here  the medians compare otherwise; `unless` says what decides
+    not judged          `caveat` says why: with --quick nothing is, on a busy machine no time is
 
 A verdict names how far: "(by 1.8 x)", the larger number over the smaller; where the claim has a
-factor, "(1.49 times)", the first number over the second, to be held against the sentence.
+factor, "(1.49 times, wanted above 1.3)", the first number over the second.
 
 None instead of a comparison or of a value: this run has not measured it (kit/rows.py). A test
 evaluates all claims on the committed figures, so a sentence and its figure cannot disagree.
@@ -33,7 +34,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kit.rows import at
-from kit.verdict import FAILS, HOLDS, NOISE, NOT_MEASURED, Verdict
+from kit.verdict import FAILS, HOLDS, NOISE, NOT_JUDGED, NOT_MEASURED, Verdict
 
 GAIN, LIMIT = "gain", "limit"
 RELATIONS = {"<": operator.lt, ">": operator.gt}
@@ -48,6 +49,8 @@ class Claim:
     expected: the verdict on the committed figure. FAILS is for a technique's losing scene that the
     sentence states the other way round elsewhere; NOISE for a tie.
     here: only `--like this-machine` measures it, which the committed figures do not.
+    timed: does a measured time decide it? False for bytes, messages, bits, what is learned, and
+    what is only computed: such a claim is judged on a busy machine, too.
     kind: GAIN or LIMIT puts it into docs/results.md: what the technique gains, and when not.
     """
 
@@ -57,6 +60,7 @@ class Claim:
     expected: str = HOLDS
     kind: str = ""
     here: bool = False
+    timed: bool = True
 
 
 def decide(claim: Claim, result: dict, reverse: bool = False) -> Verdict:
@@ -68,16 +72,18 @@ def decide(claim: Claim, result: dict, reverse: bool = False) -> Verdict:
         return Verdict(claim.text, NOT_MEASURED, kind=claim.kind)
     relation = REVERSED[relation] if reverse else relation
     factor = factor[0] if factor else 1.0
+    wanted = f"{'above' if relation == '>' else 'below'} {factor:.3g}" if factor != 1.0 else ""
+    more = {"kind": claim.kind, "times": bool(wanted), "wanted": wanted}
     (low, middle, high), (least, centre, most) = spread(left), spread(right)
     ratio = middle / centre if min(middle, centre) > 0 else None
     if ratio and factor == 1.0:
         ratio = max(ratio, 1 / ratio)
     limit = [factor * x for x in (least, centre, most)]
     if high >= limit[0] and low <= limit[2] and (low, limit[0]) != (high, limit[2]):
-        return Verdict(claim.text, NOISE, ratio, kind=claim.kind, times=factor != 1.0)
+        return Verdict(claim.text, NOISE, ratio, **more)
     holds = RELATIONS[relation](middle, limit[1]) or (middle == limit[1] and factor != 1.0)
     decision = HOLDS if holds else FAILS
-    return Verdict(claim.text, decision, ratio, claim.unless, claim.kind, factor != 1.0)
+    return Verdict(claim.text, decision, ratio, claim.unless, **more)
 
 
 def value(of: Any, result: dict) -> float | dict | None:
@@ -105,4 +111,19 @@ def interval(mean: float, half: float | None) -> dict:
 
 def verdicts(claims, result: dict) -> list[Verdict]:
     """One verdict for each claim, on a result as the JSON holds it."""
-    return [decide(claim, result) for claim in claims]
+    quick, busy = at(result, "options", "quick"), at(result, "load", "busy")
+    return [
+        Verdict(claim.text, NOT_JUDGED, kind=claim.kind)
+        if quick or (busy and claim.timed)
+        else decide(claim, result)
+        for claim in claims
+    ]
+
+
+def caveat(result: dict) -> str:
+    """Why this result's times, or all of it, judge nothing; "" where they do."""
+    if at(result, "options", "quick"):
+        return "--quick shows that the lesson runs. Its sizes are too small to judge anything."
+    if at(result, "load", "busy"):
+        return f"BUSY MACHINE. {result['load']['said']}."
+    return ""

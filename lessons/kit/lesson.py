@@ -20,6 +20,7 @@ from kit.words import before_and_after, link_probed, number_of_ranks, question
 from refgf import program
 from refgf.advice import mpi
 from refgf.cluster import like as clusters
+from refgf.doctor import load
 from refgf.exchange.lazy import Theta
 from refgf.machine import threads
 from refgf.machine.regular_files import open_regular
@@ -214,12 +215,15 @@ class Lesson:
         before, after = before_and_after(self.parser.description)
         run.say(f"\n{before}")
         self._ask(run)
+        wanting = run.others()
+        run.looks.append(load.look())
         start_s = time.perf_counter()
         found = measure(run)
         if run.mine:
             found["mine"] = run.mine.record() | {"series": self.reveal.yours.measure(run, found)}
         wrong = rejected.of_all(run.plain)
         took_s = time.perf_counter() - start_s
+        found["load"] = run.load([wanting, run.others()])
         peak_bytes = max(run.plain.allgather(memory.peak_bytes()))
         if run.rank == 0:
             result = self._record(run, took_s) | link | {"peak_bytes": peak_bytes} | found
@@ -260,6 +264,8 @@ class Lesson:
         """Without -v, the question; always, the guess."""
         if not run.verbose:
             run.tell(f"\n{textwrap.fill(question(self.parser.description), COLUMNS)}")
+        if run.options.quick:
+            return
         options, ask = run.options, self.reveal.ask
         if options.predict is None and run.rank == 0 and sys.stdin and sys.stdin.isatty():
             options.predict = input(f"Your guess: {ask} (Enter: none) ") or None
@@ -267,20 +273,24 @@ class Lesson:
         run.tell(textwrap.fill(f"{ask} Your guess: {guess}", COLUMNS) + "\n")
 
     def _reveal(self, run: Run, result: dict, decided: list) -> None:
-        """What was measured, the verdicts and the guess."""
-        if run.verbose:
+        """What was measured, the verdicts and the guess; with --quick only `mine` and WRONG."""
+        if caveat := claims.caveat(result):
+            run.tell("\n" + textwrap.fill(caveat, COLUMNS))
+        elif result["load"]["said"] == load.NOT_LOOKED:
+            run.tell(f"\n({load.NOT_LOOKED})")
+        if run.verbose and not run.options.quick:
             run.section("What you should see, decided by your numbers")
             run.say("\n".join(self.reveal.table(result)) + "\n")
             for verdict in decided:
                 run.say(textwrap.fill(f"- {verdict}", COLUMNS, subsequent_indent="  "))
-        else:
+        elif not run.options.quick:
             run.tell("\n" + "\n".join(self.reveal.lines(result, decided)))
-        if run.options.quick:
-            run.tell("(--quick: sizes too small to trust these verdicts; run it without)")
         for series in result.get("mine", {}).get("series", ()):
             run.tell(textwrap.fill(mine.said(series), COLUMNS, subsequent_indent="    "))
         for sentence in result.get("rejected", ()):
             run.tell(textwrap.fill(f"WRONG: {sentence}", COLUMNS, subsequent_indent="    "))
+        if run.options.quick:
+            return
         guess = f"You predicted {run.options.predict}; " if run.options.predict else ""
         answer = f"{guess}measured: {self.reveal.answer(result)}."
         run.tell(f"{self.reveal.ask}\n{indented(answer[0].upper() + answer[1:])}")
@@ -318,6 +328,7 @@ class Lesson:
             if "rejected" in result or drawn or (wrong and name == "yours"):
                 figure.suptitle(f"WRONG, the oracle rejects it. {figure.get_suptitle()}")
         print()
+        caveat = claims.caveat(result)
         for name, figure in figures.items():
             stem = f"{self.name}_{name}" if name else self.name
             file = path.with_name(f"{stem}.{options.format}")
@@ -325,6 +336,7 @@ class Lesson:
                 axes.without_notes(figure)
             else:
                 axes.sign(figure, figure.get_label() or where, *foot)  # a label: its own ranks
+            axes.warn(figure, caveat)
             try:
                 figure.savefig(file, dpi=110)
             except OSError as error:

@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kit.claims import FAILS, HOLDS, NOISE, NOT_MEASURED, Claim, Verdict
-from kit.words import seconds
+from kit.claims import FAILS, HOLDS, NOISE, NOT_JUDGED, NOT_MEASURED, Claim, Verdict
+from kit.words import off_by, seconds
 
 COLUMNS, LINES, ROWS = 100, 12, 5  # of the screen; before the guess; of the table
 
@@ -46,7 +46,7 @@ class Row:
 
     def cells(self) -> list[str]:
         measured, predicted = number(self.measured), number(self.predicted)
-        off = f"{abs(predicted / measured - 1):.0%}" if measured and predicted is not None else ""
+        off = off_by(predicted, measured) if measured and predicted is not None else ""
         shown = ["" if x is None else self.unit(x) for x in (measured, predicted)]
         return [self.what, *shown, off]
 
@@ -109,8 +109,8 @@ def short(decided: list[Verdict], room: int) -> list[str]:
     within noise.
     """
     found: list[str] = []
-    measured = [verdict for verdict in decided if verdict.verdict != NOT_MEASURED]
-    for verdict in sorted(measured, key=lambda v: (v.verdict != FAILS, importance(v))):
+    judged = [v for v in decided if v.verdict not in (NOT_MEASURED, NOT_JUDGED)]
+    for verdict in sorted(judged, key=lambda v: (v.verdict != FAILS, importance(v))):
         lines = textwrap.wrap(f"- {verdict}", COLUMNS, subsequent_indent="  ")
         if len(found) + len(lines) < room:
             found += lines

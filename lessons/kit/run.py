@@ -4,7 +4,7 @@ import json
 import os
 import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from refgf.cluster import probe
 from refgf.comm.native import mpi_allreduce
 from refgf.comm.topology import nodes
 from refgf.device import to_host
+from refgf.doctor import load
 from refgf.machine.regular_files import open_regular
 from refgf.machine.trace import TracedComm
 
@@ -67,6 +68,7 @@ class Run:
         self.opaque = False  # has anything been sent that self.comm does not count?
         self.verbose = getattr(options, "verbose", True)
         self.column = 0  # of the screen: behind the titles that share a line
+        self.looks: list = []  # at the machine's load, one at the start of each section
         self.place = place(self.plain, options)
         self.mine = None
 
@@ -83,6 +85,7 @@ class Run:
 
     def section(self, title: str) -> None:
         """A title on the screen; without -v all titles share a line, to show what is running."""
+        self.looks.append(load.look())
         self.say(f"\n== {title} ==")
         if self.verbose or self.rank:
             return
@@ -140,6 +143,20 @@ class Run:
             while not request.Test():
                 time.sleep(0.02)
         return result
+
+    def others(self) -> int | None:
+        """On rank 0 how many processes outside the job want a core. Collective; ranks sleep."""
+        return self.on_rank_0(load.wanting)
+
+    def load(self, wanting: list[int | None]) -> dict:
+        """What other programs took since the first look. wanting: `others`, now and then."""
+        counts = [count for count in wanting if count is not None]
+        found = load.measured(
+            self.plain.allgather([*self.looks, load.look()]), max(counts, default=None)
+        )
+        if found is None:
+            return {"busy": False, "said": load.NOT_LOOKED}
+        return asdict(found) | {"lost": found.lost, "busy": found.busy, "said": str(found)}
 
     def slowest(self, mine: list[float]) -> Timing:
         """The Timing of repeats that each rank has timed itself."""

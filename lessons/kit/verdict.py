@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 HOLDS, NOISE, FAILS, NOT_MEASURED = "holds", "within noise", "does not hold here", "not measured"
+NOT_JUDGED = "not judged"  # a busy machine, or --quick
 
 
 @dataclass(frozen=True)
@@ -10,7 +11,7 @@ class Verdict:
     """The decision on one claim.
 
     ratio: larger over smaller median, or first over second where the claim has a factor (`times`);
-    None if not measured, or not a ratio.
+    None if not measured, or not a ratio. wanted: of `times`, "above 1.3".
     """
 
     text: str
@@ -19,6 +20,7 @@ class Verdict:
     reason: str = ""
     kind: str = ""
     times: bool = False
+    wanted: str = ""
 
     def __str__(self) -> str:
         more = {
@@ -28,10 +30,11 @@ class Verdict:
         return f"{self.how_far()}: {self.text}{more.get(self.verdict, '')}"
 
     def how_far(self) -> str:
-        """holds (by 1.8 x), or holds (1.49 times)"""
+        """holds (by 1.8 x), or holds (1.49 times, wanted above 1.3)"""
         if self.ratio is None or not 1e-3 < self.ratio < 1e3:  # such a factor says nothing
             return self.verdict
         digits = "#.3g" if self.ratio < 100 else ",.0f"
         number = f"{self.ratio:{digits}}"
-        by = f"{number} times" if self.times else f"by {number} x"
+        wanted = f", wanted {self.wanted}" * bool(self.wanted)
+        by = f"{number} times{wanted}" if self.times else f"by {number} x"
         return f"{self.verdict} ({by})"

@@ -7,6 +7,9 @@ from kit.regime import environment
 from refgf.comm.topology import nodes
 
 
+FACTOR = 2  # errors above it are printed as factors: a percentage of a short prediction hides them
+
+
 def before_and_after(doc: str) -> tuple[str, str]:
     """The docstring's text to print before the run (question to prediction), and after it."""
     before, title, change = doc[doc.index("QUESTION") :].partition("NOW CHANGE SOMETHING")
@@ -91,9 +94,28 @@ def times(factor: float) -> str:
 
 def errors_in_words(pairs) -> str:
     """The relative errors of predictions. pairs: [(predicted_s, measured_s)]"""
+    pairs = list(pairs)
     errors = [abs(predicted_s / measured_s - 1) for predicted_s, measured_s in pairs]
-    mean, largest = sum(errors) / len(errors), max(errors)
-    return (
-        f"predicted against measured: mean error {mean:.0%}, largest error {largest:.0%} "
-        f"({len(errors)} times)"
-    )
+    largest = max(pairs, key=lambda pair: factor_off(*pair))
+    if factor_off(*largest) <= FACTOR:
+        said = f"mean error {sum(errors) / len(errors):.0%}, largest error {max(errors):.0%}"
+    else:
+        near = sum(factor_off(*pair) <= FACTOR for pair in pairs)
+        said = f"largest error {off_by(*largest)}, {near} within a factor of {FACTOR}"
+    return f"predicted against measured: {said} ({len(errors)} times)"
+
+
+def off_by(predicted: float, measured: float) -> str:
+    """How far a prediction is off: 4 %, and above a factor of two 8.2 x, whichever is larger."""
+    factor = factor_off(predicted, measured)
+    if factor <= FACTOR:
+        return f"{abs(predicted / measured - 1):.0%}"
+    return f"{factor:.2g} x" if factor < 100 else f"{factor:,.0f} x"
+
+
+def factor_off(predicted: float, measured: float) -> float:
+    """The larger number over the smaller; infinity where one of them is not above 0."""
+    if predicted == measured:
+        return 1.0
+    low, high = sorted((predicted, measured))
+    return high / low if low > 0 else math.inf

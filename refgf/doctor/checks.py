@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from refgf.doctor.load import NOT_LOOKED
+
 Facts = Mapping[str, Any]
 STATUSES = ("ok", "look", "broken")
 MIB = 2**20
@@ -74,11 +76,13 @@ def cores(facts: Facts) -> Check:
 
 def load(facts: Facts) -> Check | None:
     """Does other work take the cores? Measured times are then not this machine's."""
-    wanted, usable = round(facts["load"]), facts["cores"]
-    if wanted <= usable or facts["launcher"]:  # a job's own ranks count too
+    if facts["launcher"]:
         return None
-    finding = f"{wanted} processes want {usable} cores (the last minute): measured times are theirs"
-    return Check("load", "look", finding, "top   (shows them; measure when they have ended)")
+    if facts["load"] is None:
+        return Check("load", "ok", NOT_LOOKED)
+    if not facts["load"].busy:
+        return None
+    return Check("load", "look", str(facts["load"]), "top   (shows them; measure without them)")
 
 
 def sessions(facts: Facts) -> Check | None:

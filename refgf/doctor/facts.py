@@ -17,7 +17,7 @@ from typing import Any
 
 import refgf.launch as launch  # before NumPy, which `device` imports
 from refgf import device
-from refgf.doctor import checks_mpi, site
+from refgf.doctor import checks_mpi, load, site
 
 OF_MPI = ("HYDRA_", "MPIEXEC_", "MPIR_", "PMIX_MCA_", "PRTE_MCA_", "OMPI_MCA_", "UCX_", "FI_")
 ENVIRONMENT = ("MPI", "OMPI_", "PRTE_", "I_MPI_", "SLURM_", "OPENBLAS_", "OMP_", "MKL_", "REFGF_")
@@ -58,7 +58,7 @@ def collect(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
         "on_machine": job.on_machine,
         "cores": job.cores,
         "own_cores": len(os.sched_getaffinity(0)) if affinity else job.cores,
-        "load": os.getloadavg()[0],
+        "load": None if job.launcher else load.now(),  # a job's own ranks are no others
         "removed": launch.removed,
         "shm": _shared_memory(),
         "cpu_flags": _cpu_flags(),

@@ -52,7 +52,7 @@ def test_with_a_factor_the_ratio_is_the_first_over_the_second():
     claim = Claim(
         "at most half as long", lambda r: (timing(1, 2, 3), "<", timing(7, 8, 9), 0.5), ""
     )
-    assert claims.decide(claim, {}).how_far() == "holds (0.250 times)"
+    assert claims.decide(claim, {}).how_far() == "holds (0.250 times, wanted below 0.5)"
 
 
 @pytest.fixture(scope="module", params=LESSONS, ids=lambda file: file.stem)

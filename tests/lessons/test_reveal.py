@@ -40,6 +40,8 @@ def test_the_question_does_not_hold_the_answer(lesson):
 def test_a_row_compares_measured_and_predicted():
     timing = {"median_s": 0.002, "low_s": 0.001, "high_s": 0.003}
     assert Row("a call", timing, 0.001).cells() == ["a call", "2 ms", "1 ms", "50%"]
+    assert Row("short", 4.27, 0.52).cells()[-1] == Row("long", 0.52, 4.27).cells()[-1] == "8.2 x"
+    assert Row("none", 1.0, 0.0).cells()[-1] == "inf x"
     assert Row("sent", 2048, unit=number_of_bytes).cells() == ["sent", "2 KiB", "", ""]
     assert Row("not measured", None, 0.5).cells() == ["not measured", "", "500 ms", ""]
 

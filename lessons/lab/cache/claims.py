@@ -84,6 +84,7 @@ CLAIMS = (
         "The ranks of a node share one copy: together they use at most 1.1 times its limit.",
         lambda r: (max(m["Pss"] / m["limit"] for m in r["memory"] if m), "<", 1.0, 1.1),
         "whether the system says how much memory is shared",
+        timed=False,
     ),
     Claim(
         "In training from the slow store, the second epoch waits for images at most 0.2 times as "

@@ -96,12 +96,14 @@ CLAIMS = (
         "far as in dense training.",
         (("forms", {"form": "none"}, "in_all"), ">", ("forms", {"form": "dense"}, "in_all"), 0.999),
         unless="a training that ends earlier",
+        timed=False,
     ),
     Claim(
         "Chunks chosen by importance learn faster than as many chosen at random or in turn.",
         (better_control, ">", 0.0),
         unless="gradients of equal size in all chunks, or a training long enough for any choice",
         kind=GAIN,
+        timed=False,
     ),
     Claim(
         "In so short a training CSC costs accuracy (form `none`), though the first epochs "
@@ -109,11 +111,13 @@ CLAIMS = (
         (("study", "forms", "none", "accuracy"), "<", 0.0),
         unless="a longer training, or a larger learning rate",
         kind=LIMIT,
+        timed=False,
     ),
     Claim(
         "The larger the learning rate, the better none learns compared with dgc.",
         ((*WHY, SMALL_RATE, "loss"), ">", (*WHY, LARGE_RATE, "loss")),
         unless="rates so small that dgc is stable at all of them",
+        timed=False,
     ),
 )
 

@@ -77,17 +77,20 @@ CLAIMS = (
         "Nodes drift further apart with B = 8 than with B = 4.",
         (drift("B = 8, W = 1"), ">", drift(MAIN)),
         "a learning rate so small that nodes hardly move in 8 batches",
+        timed=False,
     ),
     Claim(
         "With warm-up and cool-down, whose every batch waits for a sum, DASO costs less than one "
         "point of accuracy.",
         ((*PAIRED, CYCLING), ">", -1.0),
         "epochs and batches: the longer nodes train separately, the more it costs",
+        timed=False,
     ),
     Claim(
         "B = 8, W = 8 throughout costs accuracy after as many epochs.",
         ((*PAIRED, STALE), "<", 0.0),
         "a learning rate so small that nodes hardly move in 8 batches",
+        timed=False,
     ),
 )
 

@@ -36,11 +36,13 @@ CLAIMS = (
         (sgd(-1), "<", sgd(0)),
         RUNS,
         kind=LIMIT,
+        timed=False,
     ),
     Claim(
         "At the smallest batch LARS is more accurate than SGD, each at its best rate.",
         (gain("LARS, without warm-up", 0), ">", 0.0),
         RUNS,
+        timed=False,
     ),
     Claim(
         "Without warm-up LARS is more accurate than SGD at the largest batch, each at its best "
@@ -48,18 +50,21 @@ CLAIMS = (
         (gain("LARS, without warm-up", -1), ">", 0.0),
         RUNS,
         kind=GAIN,
+        timed=False,
     ),
     Claim(
         "Once every rate is tuned, warm-up gains accuracy for SGD at the smallest batch.",
         (gain("warm-up, for SGD", 0), ">", 0.0),
         RUNS,
         expected=NOISE,
+        timed=False,
     ),
     Claim(
         "In so few steps warm-up costs SGD accuracy at the largest batch.",
         (gain("warm-up, for SGD", -1), "<", 0.0),
         RUNS,
         expected=NOISE,
+        timed=False,
     ),
     Claim(
         "In the larger network norms by slices take less time than all norms on each rank.",
@@ -70,6 +75,7 @@ CLAIMS = (
         "By whole layers the busiest rank has more than twice its fair share of the elements.",
         lambda r: (r["norms"][-1]["busiest"], ">", 1 / r["norms"][-1]["ranks"], 2.0),
         "the number of ranks next to the largest layer's share",
+        timed=False,
     ),
 )
 

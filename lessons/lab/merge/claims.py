@@ -70,18 +70,21 @@ CLAIMS = (
         "The greedy rule misses the best merge of ResNet-50 on 10 Gbit/s (computed for 8 ranks).",
         (predicted(*SLOW, "greedy"), ">", predicted(*SLOW, "exact")),
         unless="another pace or latency",
+        timed=False,
     ),
     Claim(
         "The greedy rule is optimal for two gradients, for a = 0, for b = 0, if all gradients are "
         "ready within one latency, and if each is sent before the next is ready (computed).",
         lambda r: (missed_share(r, BEST_FOR), "<", 1e-4),
         unless="a bug: the solutions prove the case of two gradients",
+        timed=False,
     ),
     Claim(
         "On 56 Gbit/s merging gains less than a hundredth over eager calls: backward hides both "
         "(ResNet-50 on 4 ranks, predicted).",
         (predicted(*FAST, "eager"), "<", predicted(*FAST, "exact"), 1.01),
         unless="latencies that backward does not hide",
+        timed=False,
     ),
     Claim(
         "AlexNet's 26 gradients are limited by the bandwidth: eager calls take less than 1.2 times "
@@ -100,17 +103,20 @@ CLAIMS = (
         "it merges everything (ResNet-50, predicted).",
         (scaling(TEN, 64, RULE, 1), "<", scaling(TEN, 64, SYNC, 0), 1.001),
         unless="a shorter latency, or longer waits between gradients",
+        timed=False,
     ),
     Claim(
         "The best merge is at least 1.2 times as efficient there (predicted).",
         (scaling(TEN, 64, BEST, 0), ">", scaling(TEN, 64, RULE, 1), 1.2),
         unless="a shorter latency, or longer waits between gradients",
+        timed=False,
     ),
     Claim(
         "On 2048 GPUs with 56 Gbit/s eager calls (WFBP) are at most 0.1 times as efficient as "
         "MG-WFBP (predicted).",
         (scaling(IB, 2048, WFBP, 1), "<", scaling(IB, 2048, RULE, 0), 0.1),
         unless="shorter latencies",
+        timed=False,
     ),
 )
 

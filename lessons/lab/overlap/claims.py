@@ -5,7 +5,7 @@ from kit.reveal import Reveal, Row
 from kit.words import number_of_bytes, percent
 from lab.overlap.here import TITLES
 from lab.overlap.message_progress import NON_BLOCKING, THREAD
-from lab.overlap.steps import EAGER, KINDS, ONE_CALL, name_of, row_of
+from lab.overlap.steps import EAGER, KINDS, ONE_CALL, name_of, pays, row_of
 from lab.overlap.yours import YOURS
 
 
@@ -19,6 +19,14 @@ def largest_error(result: dict) -> float | None:
 
 
 HIDDEN = "hidden, of min(communication, backward left); above 100 %: noise"
+
+
+def hidden(result: dict) -> dict | float | None:
+    """What overlap hides of eager calls; 0 where the step with overlap is not the shorter one."""
+    row = row_of(result, EAGER)
+    return row and (row["hidden"] if pays(row) else 0.0)
+
+
 CORE = "whether the communication thread has processor time without taking it from computing"
 CLAIMS = (
     Claim(
@@ -28,7 +36,7 @@ CLAIMS = (
     ),
     Claim(
         "With a call per gradient, overlap hides at least 0.8 times what can be hidden.",
-        ((*OF_EAGER, "hidden"), ">", (*OF_EAGER, "hideable_s"), 0.8),
+        (hidden, ">", (*OF_EAGER, "hideable_s"), 0.8),
         unless=CORE,
         kind=GAIN,
     ),
@@ -73,7 +81,7 @@ def rows(r: dict) -> list[Row]:
             found.append(Row(name_of(row, kind), *times_s))
     eager = row_of(r, EAGER)
     predicted = eager["predicted"]
-    if eager["hideable_s"] > 0 and predicted["hideable_s"] > 0:
+    if pays(eager) and eager["hideable_s"] > 0 and predicted["hideable_s"] > 0:
         shares = (
             eager["hidden"]["median_s"] / eager["hideable_s"],
             predicted["hidden_s"] / predicted["hideable_s"],

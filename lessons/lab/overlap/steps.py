@@ -121,6 +121,11 @@ def row_of(result: dict, theta: float) -> dict | None:
     return at(result, "steps", "rows", {"theta": theta})
 
 
+def pays(row: dict) -> bool:
+    """Is the step with overlap shorter? Else nothing is hidden, whatever the sums below say."""
+    return row["overlapped"]["median_s"] < row["sequential"]["median_s"]
+
+
 # ---- the prediction ----
 
 
@@ -194,8 +199,15 @@ def hidden_cells(row: dict, window_s: float, factor: float) -> list[str]:
     times_s = row["communication"].median_s, window_s, row["hideable_s"]
     cells = [number_of_calls(row), *(kit.seconds(t / factor) for t in times_s)]
     hidden_s, ours = row["hidden"].median_s, row["predicted"]
-    shares = percent(hidden_s, row["hideable_s"]), percent(ours["hidden_s"], ours["hideable_s"])
-    return [*cells, signed(hidden_s / factor), *shares]
+    predicted_share = percent(ours["hidden_s"], ours["hideable_s"])
+    if row["overlapped"].median_s >= row["sequential"].median_s:
+        return [*cells, "nothing", "-", predicted_share]  # the step is not shorter
+    return [
+        *cells,
+        signed(hidden_s / factor),
+        percent(hidden_s, row["hideable_s"]),
+        predicted_share,
+    ]
 
 
 def signed(t: float) -> str:

@@ -62,32 +62,38 @@ CLAIMS = (
         "Next to direct's rounding error, the ring's grows with the root of p.",
         growth,
         "gradients that are not random numbers",
+        timed=False,
     ),
     Claim(
         "The noise of the largest batch is over 100 times the ring's rounding error of its sum.",
         (of_largest_batch("noise"), ">", of_largest_batch(RING), 100),
         "more images in the batch, or more ranks in the ring",
+        timed=False,
     ),
     Claim(
         "A loss scale of 2^12 loses less than a tenth of the gradients that no scale loses.",
         ((*ZERO, str(loss_scales.GOOD), "zero"), "<", (*ZERO, "1.0", "zero"), 0.1),
         "gradients all of which float16 can hold",
+        timed=False,
     ),
     Claim(
         "float16 with a dynamic scale ends less than 1.5 points of accuracy below float32.",
         (accuracy(loss_scales.DYNAMIC), ">", -1.5),
         "more skipped steps, or fewer epochs",
+        timed=False,
     ),
     Claim(
         "float16 with a scale of 2^-16 ends less than 1.5 points below float32, too.",
         (accuracy(loss_scales.LOW), ">", -1.5),
         "a scale so low that the lost gradients carry most of the norm",
+        timed=False,
     ),
     Claim(
         "In training with a scale of 2^-16, the lost gradients' share of the norm is less than "
         "half their share of the count.",
         ((*LOST, "norm"), "<", (*LOST, "zero"), 0.5),
         "gradients of equal size, or a scale that loses nearly all",
+        timed=False,
     ),
 )
 

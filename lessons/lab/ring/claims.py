@@ -112,14 +112,15 @@ def answer(r: dict) -> str:
     short, long = (point(r, i)["bytes"] for i in (0, -1))
     sizes = f"{number_of_bytes(long)} over {number_of_bytes(short)}"
     alpha, beta = curve(r)["busy"]["alpha_s"], curve(r)["busy"]["beta_s_per_byte"]
-    line = f"alpha {seconds(alpha)}, beta {beta * 1e9:.2g} ns a byte"
+    slope = f"beta {beta * 1e9:.2g} ns a byte" if beta else "beta too small for these sizes"
+    line = f"alpha {seconds(alpha)}, {slope}"
     return f"{ratio(r):.3g} times ({sizes}); {line}"
 
 
 REVEAL = Reveal(
     CLAIMS,
     rows,
-    ask="How many times as long as 1 KiB does the longest vector take (64 MiB; --quick 256 KiB)?",
+    ask="How many times as long as 1 KiB does the longest vector take (64 MiB)?",
     answer=answer,
     picture="Time and bus bandwidth of an allreduce against the bytes of each rank's vector: the "
     "ring, measured and predicted, MPI's own Allreduce, and shared memory without messages.",

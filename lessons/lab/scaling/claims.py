@@ -105,6 +105,7 @@ CLAIMS = (
         lambda r: (on_2048(r)[LAZY][0], ">", on_2048(r)[OVERLAP][1], 5),
         unless="the inputs of the formula",
         kind=GAIN,
+        timed=False,
     ),
     Claim(
         "PREDICTED there: with any other technique it is less than 1.1 times as high, because "
@@ -112,12 +113,14 @@ CLAIMS = (
         lambda r: (largest_gain(r), "<", 1.0, 1.1),
         unless="the inputs of the formula",
         kind=LIMIT,
+        timed=False,
     ),
     Claim(
         f"GradientFlow's {SPEEDUP} lies inside the interval predicted from independent inputs. "
         "That says little, because the interval is wide: the share of the chunks is not stated.",
         lambda r: inside(r, 0),
         unless="the share of the chunks, and the range of a single GPU's rate",
+        timed=False,
     ),
     Claim(
         "PREDICTED: with a link for each node, contention adds less than 1 % to the formula.",

@@ -154,6 +154,8 @@ def draw_learning(result: dict):
 
 def first_epoch(runs: dict) -> str:
     """The difference after the epoch in which both kinds of training send everything."""
+    if len(runs[SPARSE][0]) == 1:  # no warm-up
+        return ""
     pairs = zip(runs[DENSE], runs[SPARSE], strict=True)
     middle, half = mean_and_half([final(b[:1]) - final(a[:1]) for a, b in pairs])
     if half is None:

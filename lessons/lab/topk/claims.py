@@ -75,22 +75,26 @@ CLAIMS = (
         "Inside a node, HiTopKComm sends more bytes than top-k at 1 %: here it loses.",
         in_nodes("inside", 1.0, ">"),
         unless="100 ranks or more",
+        timed=False,
     ),
     Claim(
         "The bytes of HiTopKComm that leave a node, counted, equal the formula (1 %).",
         (counted, "<", 1e-9),
         unless="nothing: otherwise it is a bug",
+        timed=False,
     ),
     Claim(
         "From 101 ranks on, but not on 100, top-k at 1 % sends more bytes than the dense ring.",
         (("traffic", "share_there"), ">", ("traffic", "share_before"), 1.005),
         unless="another density: the limit is 100 / d ranks",
+        timed=False,
     ),
     Claim(
         "In so short a training, and without a warm-up of CSC's density, top-k of equal density "
         "ends with a higher accuracy than CSC.",
         (("learning", "differences", "top-k, same density"), ">", 0.0),
         unless="more epochs, or a warm-up of CSC's density",
+        timed=False,
     ),
 )
 

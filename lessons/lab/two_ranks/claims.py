@@ -20,11 +20,13 @@ CLAIMS = (
         "all samples: the difference is below the bound of rounding.",
         (("one_rank",), "<", ("rounding",)),
         unless="a step that is not that of the mean",
+        timed=False,
     ),
     Claim(
         "With the mean, all ranks hold the same weights to the bit.",
         (("between",), "<", 1e-300),
         unless="ranks that add in different orders",
+        timed=False,
     ),
     Claim(
         "Messages are worth something: 8 ranks that step with the mean end at least twice as close "
@@ -42,6 +44,7 @@ CLAIMS = (
         "Ranks that step with their own gradients differ by more than a thousandth.",
         lambda r: (r["without"], ">", 1e-3) if r["sends"] else None,
         unless="ranks that have the same samples",
+        timed=False,
     ),
     Claim(
         "Send returns before the receiver calls Recv if the message is short (8 bytes).",
