@@ -122,18 +122,18 @@ attack: setup  # hundreds of cases from a printed seed, a table at the end
 
 # Long tests that only compute, in one process or a few: two of them side by side.
 LONG_IN_PAIRS := tests/approval tests/course tests/oracle tests/papers tests/plan tests/training tests/foreign tests/test_types.py tests/test_wheel.py \
-  tests/lessons/test_device_option.py tests/lessons/test_other_systems.py tests/lessons/test_figure_rules.py
+  tests/test_documents.py tests/lessons tests/site tests/torch
 # The attack has always the same cases, so that no landing depends on luck; make attack draws others.
 test-long: setup $(VENV)/.ready-mutation
-	exec $(PY) -m pytest -m long -n 2 --dist load $(LONG_IN_PAIRS)
+	exec $(PY) -m pytest -m long -n 2 --dist worksteal $(LONG_IN_PAIRS)
 	exec $(PY) -m pytest -m long $(addprefix --ignore=,$(LONG_IN_PAIRS))
-	exec $(PY) tests/mutation.py --sample 20 --minutes 3 --floor 0.4
-	exec $(PY) tests/attack/run.py --minutes 3 --seed 22
-	for p in 2 4; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" || exit 1; done
-	for p in 1 5 6 7 8; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x \
+	exec $(PY) tests/mutation.py --sample 12 --minutes 2 --floor 0.4
+	exec $(PY) tests/attack/run.py --minutes 2 --seed 22
+	exec $(MPIEXEC) -n 2 $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long"
+	for p in 1 4 7; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x \
 	  tests/comm tests/engine tests/papers/jia || exit 1; done
-	for p in 1 5; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" tests/exchange \
-	  tests/training/test_ladder*.py tests/training/test_gradientflow*.py tests/training/test_equivalence.py || exit 1; done
+	exec $(MPIEXEC) -n 5 $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" tests/exchange tests/oracle/test_oracle_own.py \
+	  tests/training/test_ladder*.py tests/training/test_gradientflow*.py tests/training/test_equivalence.py
 
 mutation: setup $(VENV)/.ready-mutation
 	exec $(PY) tests/mutation.py $(ARGS)

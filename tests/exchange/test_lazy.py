@@ -4,8 +4,6 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.ring import ring_allreduce
@@ -30,27 +28,6 @@ def step(lazy, sizes):
     return [(call.start, call.stop) for call in lazy.calls]
 
 
-@given(
-    st.lists(st.integers(0, 20), min_size=1, max_size=12),
-    st.sampled_from([0, 1, 8, 20, 21, 64, 1000, np.inf]),
-)
-@settings(derandomize=True, database=None, deadline=None)
-def test_calls_are_those_of_the_definition(sizes, theta):
-    lazy = LazyAllreduce(pool_of(sizes), lambda x: None, Theta(theta))
-    wanted = [tuple(call) for call in lazy_calls(sizes, 4, theta)]
-    assert step(lazy, sizes) == wanted
-    assert step(lazy, sizes) == wanted  # the second step starts afresh
-
-
-def test_exactly_theta_waits():
-    """Greater than theta, not greater or equal: a common mistake."""
-    assert step(LazyAllreduce(pool_of([4, 4]), lambda x: None, Theta(16)), [4, 4]) == [(0, 8)]
-    assert step(LazyAllreduce(pool_of([4, 4]), lambda x: None, Theta(15)), [4, 4]) == [
-        (0, 4),
-        (4, 8),
-    ]
-
-
 def test_the_naive_form_makes_the_calls_of_theta_0():
     def calls(kind, *settings):
         seen = []
@@ -62,11 +39,6 @@ def test_the_naive_form_makes_the_calls_of_theta_0():
 
     assert calls(EagerAllreduce) == calls(LazyAllreduce, Theta(0)) == [n for n in SIZES if n]
     assert calls(EagerAllreduce) != calls(LazyAllreduce, Theta(4))
-
-
-def test_theta_counts_bytes_on_the_wire():
-    lazy = LazyAllreduce(pool_of([4, 4, 4]), lambda x: None, Theta(15), np.float16)
-    assert step(lazy, [4, 4, 4]) == [(0, 8), (8, 12)]
 
 
 def test_forgotten_tail_is_caught():

@@ -18,6 +18,7 @@ from matplotlib.text import Text  # noqa: E402
 from kit import axes  # noqa: E402
 
 LESSONS = sorted((gains.ROOT / "lessons").glob("[0-9][0-9]_*.py"))
+FINISHED = set()  # figures of a lesson that are drawn already
 TOUCHING = 4  # pixels of two ticks' boxes, which include room for descenders
 IN_SHORT = "01", "03", "07", "12"
 SERIES = 5  # in a panel, besides straight lines and a key of bands
@@ -42,8 +43,17 @@ def drawn(request):
     figures = list(found.values()) if isinstance(found, dict) else [found]
     for figure in figures:
         axes.sign(figure, PLACE, PROBED, CPU)
+        figure.canvas.draw()
+        FINISHED.add(figure)
     yield figures
+    FINISHED.clear()
     plt.close("all")
+
+
+def up_to_date(figure) -> None:
+    """Drawn, so that ticks have labels and texts their places; a lesson's figure only once."""
+    if figure not in FINISHED:
+        figure.canvas.draw()
 
 
 def labels(axis) -> list[str]:
@@ -53,7 +63,7 @@ def labels(axis) -> list[str]:
 
 def too_small(figure) -> list[str]:
     """Texts below TEXT_POINTS, and those with an exponent, which is drawn in 7/10 of the size."""
-    figure.canvas.draw()  # makes the ticks' labels
+    up_to_date(figure)
     texts = [text for text in figure.findobj(Text) if text.get_text()]
     small = [text for text in texts if text.get_fontsize() < axes.TEXT_POINTS]
     return [text.get_text() for text in texts if text in small or "^{" in text.get_text()]
@@ -202,7 +212,7 @@ def common(a, b) -> float:
 
 def test_no_text_covers_another(drawn):
     for figure in drawn:
-        figure.canvas.draw()
+        up_to_date(figure)
         for axis in figure.axes:
             assert overlapping(axis, figure.canvas.get_renderer()) == []
 
@@ -217,7 +227,7 @@ def ticks(axis, renderer) -> list[tuple]:
 
 def crowded(figure) -> list[tuple]:
     """Labels of ticks that cover another."""
-    figure.canvas.draw()
+    up_to_date(figure)
     rows = [row for axis in figure.axes for row in ticks(axis, figure.canvas.get_renderer())]
     pairs = [pair for row in rows for pair in itertools.combinations(row, 2)]
     return [(name, other) for (name, a), (other, b) in pairs if common(a, b) > TOUCHING]
@@ -235,7 +245,7 @@ def test_crowded_ticks_are_noticed():
 
 def test_no_text_is_cut(drawn):
     for figure in drawn:
-        figure.canvas.draw()
+        up_to_date(figure)
         texts, page = list(figure.texts), figure.bbox
         for axis in figure.axes:
             texts += [*axis.texts, axis.title, axis.xaxis.label, axis.yaxis.label]

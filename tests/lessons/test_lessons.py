@@ -56,13 +56,6 @@ def test_lesson_runs_on_3_ranks(lesson, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
-def test_lesson_runs_on_8_ranks(lesson, tmp_path):
-    """On 4 threads: tests/approval."""
-    check(lesson, 8, tmp_path)
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(
     "lesson",
     [lesson for lesson in LESSONS if "networks=" in lesson.read_text()],
@@ -74,8 +67,9 @@ def test_lesson_trains_resnet50(lesson, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
-def test_lesson_runs_on_a_stated_link(lesson, tmp_path):
-    output = check(lesson, 2, tmp_path, "-v", "--link", "1gbit,50us")
+def test_lesson_runs_on_8_ranks_and_a_stated_link(lesson, tmp_path):
+    """On 4 threads: tests/approval."""
+    output = check(lesson, 8, tmp_path, "-v", "--link", "1gbit,50us")
     assert "[waits like a link of 1gbit,50us: not a network]" in output  # above each table
     assert (
         "WAITS like a link of 1gbit,50us"
@@ -163,13 +157,10 @@ sys.argv = [{lesson!r}, "--output", {folder!r}]
 sys.path.insert(0, os.path.dirname({lesson!r}))
 runpy.run_path({lesson!r}, run_name="__main__")
 """
-MAY_BE_KILLED = ["07_gradientflow", "13_daso"]  # 14_data_cache: test_data_cache.py
-ALSO = ["03_lazy_allreduce", "10_hierarchical_allreduce", "11_large_batch", "12_topk"]
 
 
-@pytest.mark.parametrize(
-    "name", [*MAY_BE_KILLED, *(pytest.param(name, marks=pytest.mark.long) for name in ALSO)]
-)
+# 14_data_cache: test_data_cache.py
+@pytest.mark.parametrize("name", ["07_gradientflow", "13_daso"])
 def test_a_killed_rank_ends_a_lesson(tmp_path, name):
     """All ranks end within 5 seconds, with an exit code."""
     lesson = str(ROOT / "lessons" / f"{name}.py")

@@ -1,4 +1,4 @@
-"""DASO against its definition, beyond the golden cases: nodes, counts, limits, refusals."""
+"""DASO on ranks, its limits, and what it refuses."""
 
 import functools
 
@@ -8,13 +8,8 @@ import pytest
 from refgf.comm.direct import direct_allreduce
 from refgf.machine import threads
 from refgf.machine.digits import digits
-from refgf.machine.trace import TracedComm
 from refgf.nn.alexnet import AlexNet
 from refgf.oracle.definitions import (
-    DASOSettings,
-    daso_phases,
-    daso_run,
-    daso_traffic,
     exact_sum,
     same_bits,
 )
@@ -24,9 +19,10 @@ from refgf.papers.daso.merge import merge
 from refgf.papers.daso.phases import BLOCKING, Constant, Phase, Phases
 from refgf.papers.jia.hierarchical import consecutive_nodes
 from tests.support import golden
-from tests.support.own import daso as own_daso
+from tests.support.conforms import require_on_ranks
 from tests.support.own import joined
 from tests.support.own.daso import on_rank
+from tests.support.project import Project
 from tests.support.stacks import new_flow, new_model
 from tests.support.tiny import N, Prescribed
 
@@ -37,9 +33,6 @@ NODES = [(1, 1), (3, 1), (3, 3), (4, 1), (4, 2), (4, 4), (6, 1), (6, 2), (6, 3)]
 def new_daso(comm, per_node, phases, batches, momentum=0.9, **settings):
     nodes = consecutive_nodes(comm.Get_size(), per_node)
     return DASO(comm, new_model(Prescribed(), momentum), nodes, phases, batches, **settings)
-
-
-# ---- against the definition, bit for bit ----
 
 
 def gradients(size, batches, dyadic):
@@ -67,45 +60,8 @@ def run(comm, stack, gs):
     return states
 
 
-@pytest.mark.parametrize("size, nodes", NODES)
-@pytest.mark.parametrize(
-    "phase",
-    [(0, 0, 0), (1, 1, 0), (1, 1, 1), (2, 1, 2), (3, 2, 1), (4, 1, 1), (8, 3, 2), (20, 1, 20)],
-)
-def test_every_phase_on_all_kinds_of_nodes(size, nodes, phase):
-    batches, gs = 7, gradients(size, 14, dyadic=False)
-    settings = DASOSettings(nodes, batches, 0.125, 0.9, chunk=30)
-    wanted = daso_run(
-        np.zeros(N, np.float32), [list(step) for step in gs], settings, [phase, phase]
-    )
-
-    def body(comm):
-        with new_daso(comm, size // nodes, Constant(Phase(*phase)), batches, chunk=30) as stack:
-            return run(comm, stack, gs)
-
-    for rank, states in enumerate(threads.run(size, body)):
-        for t, ((w, v, synchronised), state) in enumerate(zip(states, wanted, strict=True)):
-            assert same_bits(w, state["w"][rank]) and same_bits(v, state["v"][rank]), (rank, t)
-            assert not synchronised or all(same_bits(w, other) for other in state["w"]), (rank, t)
-
-
 def test_on_ranks_the_bits_of_the_definition(on_ranks):
-    def body(comm):
-        size, batches = comm.Get_size(), 6
-        nodes = 2 if size % 2 == 0 else size
-        gs = gradients(size, 12, dyadic=False)
-        settings = DASOSettings(nodes, batches, 0.125, 0.9)
-        wanted = daso_run(
-            np.zeros(N, np.float32), [list(step) for step in gs], settings, [(2, 1, 1)] * 2
-        )
-        with new_daso(comm, size // nodes, Constant(Phase(2)), batches) as stack:
-            for (w, v, _), state in zip(run(comm, stack, gs), wanted, strict=True):
-                assert same_bits(w, state["w"][comm.Get_rank()]) and same_bits(
-                    v, state["v"][comm.Get_rank()]
-                )
-            stack.require_same_parameters()
-
-    on_ranks(body)
+    on_ranks(require_on_ranks, Project(), "daso_run heat_run", sizes=(2, 4))
 
 
 # ranks that another rank ended
@@ -223,52 +179,6 @@ def test_alexnet_and_the_loss_of_all_ranks_decide(on_ranks):
             assert samples == held_out.size and 0 <= right <= samples
 
     on_ranks(body, sizes=(1, 3))
-
-
-# ---- counts ----
-
-
-@pytest.mark.parametrize("size, nodes", NODES)
-@pytest.mark.parametrize(
-    "phase", [(0, 0, 0), (1, 1, 0), (1, 1, 1), (3, 1, 2), (4, 3, 2), (5, 2, 5)]
-)
-def test_messages_and_bytes_of_an_epoch(size, nodes, phase):
-    wanted = daso_traffic(N, size, nodes, 9, phase, chunk=30)
-
-    def body(comm):
-        traced = TracedComm(comm)
-        with DASO(
-            traced,
-            new_model(Prescribed()),
-            consecutive_nodes(size, size // nodes),
-            Constant(Phase(*phase)),
-            9,
-            chunk=30,
-        ) as stack:
-            # the loss of all ranks, and the agreement before it, are not the exchange
-            stack._end_epoch = lambda: None
-            traced.reset()
-            run(comm, stack, gradients(size, 9, dyadic=True))
-            stack._thread.wait()
-            return traced.messages, traced.bytes
-
-    assert threads.run(size, body) == wanted
-
-
-# ---- phases ----
-
-
-@pytest.mark.parametrize("largest", [1, 2, 3, 8, 32, 40])
-@pytest.mark.parametrize(
-    "epochs, warmup, cooldown",
-    [(30, 4, 4), (30, 0, 0), (9, 5, 4), (9, 5, 9), (40, 1, 0), (12, 20, 0)],
-)
-def test_phases_are_those_of_the_definition(epochs, warmup, cooldown, largest):
-    rng = np.random.default_rng(epochs)
-    losses = (np.exp(-np.arange(epochs) / 9) * rng.uniform(0.9, 1.1, epochs)).tolist()
-    wanted = daso_phases(losses, epochs, warmup, cooldown, largest)
-    assert own_daso.daso_phases(losses, epochs, warmup, cooldown, largest) == wanted
-    assert all(wait <= global_skip for global_skip, _, wait in wanted)
 
 
 # ---- what is refused ----

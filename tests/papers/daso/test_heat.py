@@ -6,12 +6,9 @@ import pytest
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
 from refgf.oracle.definitions import (
-    DASOSettings,
     heat_again,
     heat_averaged,
-    heat_phases,
     heat_receives,
-    heat_run,
     heat_traffic,
     same_bits,
 )
@@ -23,7 +20,6 @@ from refgf.papers.daso.merge import heat_merge, merge
 from refgf.papers.daso.phases import Constant, Phase, Phases
 from refgf.papers.jia.hierarchical import consecutive_nodes
 from tests.support import golden
-from tests.support.own import daso as own_daso
 from tests.support.own import joined
 from tests.support.own.daso import on_rank
 from tests.support.stacks import new_model
@@ -46,27 +42,6 @@ def run(comm, stack, gs):
         w, v = stack.model.parameters.flat, stack.model.optimizer.velocity
         states.append((w.copy(), v.copy()))
     return states
-
-
-@pytest.mark.parametrize("size, nodes", NODES)
-@pytest.mark.parametrize(
-    "phase",
-    [(0, 0, 0), (1, 1, 0), (1, 1, 1), (2, 1, 1), (3, 2, 2), (4, 1, 6), (4, 2, 2), (5, 3, 3)],
-)
-def test_every_phase_on_all_kinds_of_nodes(size, nodes, phase):
-    batches, gs = 8, gradients(size, 16)
-    settings = DASOSettings(nodes, batches, 0.125, 0.9, chunk=30)
-    start, steps = np.zeros(N, np.float32), [list(step) for step in gs]
-    wanted = heat_run(start, steps, settings, [phase, phase])
-
-    def body(comm):
-        given = consecutive_nodes(size, size // nodes), Constant(HeatPhase(*phase)), batches
-        with DASO(comm, new_model(Prescribed()), *given, chunk=30) as stack:
-            return run(comm, stack, gs)
-
-    for rank, states in enumerate(threads.run(size, body)):
-        for t, ((w, v), state) in enumerate(zip(states, wanted, strict=True)):
-            assert same_bits(w, state["w"][rank]) and same_bits(v, state["v"][rank]), (rank, t)
 
 
 @pytest.mark.parametrize("batches", [1, 2, 7, 12, 17])
@@ -134,18 +109,6 @@ def test_every_difference_between_the_forms_is_noticed(monkeypatch, name):
         if judge_bits(case, joined(threads.run(case["in.g"].shape[1], on_rank, case))) is not None
     ]
     assert wrong
-
-
-@pytest.mark.parametrize("largest", [4, 8, 32, 40])
-@pytest.mark.parametrize(
-    "epochs, warmup, cooldown", [(30, 4, 4), (30, 0, 0), (9, 5, 4), (40, 1, 0), (12, 20, 0)]
-)
-def test_phases_are_those_of_the_definition(epochs, warmup, cooldown, largest):
-    rng = np.random.default_rng(epochs)
-    for spread in (0.1, 0.0):
-        losses = (1 + spread * rng.standard_normal(epochs)).tolist()
-        wanted = heat_phases(losses, epochs, warmup, cooldown, largest)
-        assert own_daso.heat_phases(losses, epochs, warmup, cooldown, largest) == wanted
 
 
 def test_waits_may_exceed_b_but_blocking_does_not_wait():

@@ -1,6 +1,5 @@
-"""Three phases, log phases, two-level ring, hybrid: every split of p, bits, costs, refusals."""
+"""Three phases, log phases, two-level ring, hybrid: bits on ranks, closed forms, refusals."""
 
-import functools
 import itertools
 
 import numpy as np
@@ -8,10 +7,7 @@ import pytest
 
 from refgf.comm import compose, ring, tree
 from refgf.comm.replay import check, replay
-from refgf.comm.schedule import collective
-from refgf.comm.slices import length
-from refgf.machine import threads
-from refgf.machine.trace import TracedComm
+from refgf.oracle.definitions import three_phase_allreduce
 from refgf.papers.jia import doubling
 from refgf.papers.jia.hierarchical import (
     consecutive_nodes,
@@ -24,139 +20,29 @@ from refgf.papers.jia.hierarchical import (
 from refgf.papers.scaling.collectives import halving_doubling_s, hierarchical_s, tree_s
 from refgf.papers.scaling.simulate import from_schedules
 from refgf.predict.cost import Link, ring_allreduce_s
-from tests.support.comm_cases import ONE_BY_ONE, order_sensitive, same_bits, sizes_of
-from tests.support.hierarchy_cases import (
-    CASES,
-    COSTS,
-    FORMS,
-    equal,
-    shuffled,
-    splits,
-    three_phase_sum,
-)
+from tests.support.comm_cases import order_sensitive, same_bits
+from tests.support.conforms import require_on_ranks
+from tests.support.project import Project
+
+FUNCTIONS = "three_phase_allreduce log_phases_allreduce two_level_allreduce hybrid_allreduce"
 
 
-@pytest.mark.filterwarnings("ignore:invalid value")
-@pytest.mark.parametrize("p", range(1, 10))
-@pytest.mark.parametrize("name", CASES)
-def test_every_split_gives_the_bits_of_the_definition(name, p):
-    make, definition = CASES[name]
-    for split in splits(p):
-        if make is two_level_ring and not equal(split):
-            continue
-        for nodes, wire in [(split, None), (shuffled(split), "float16")]:
-            for n in (1, 29):
-                xs = order_sensitive(p, n, "float32")
-                schedules = [make(nodes)(r, p, n) for r in range(p)]
-                wanted = definition(xs, nodes, wire)
-                assert all(same_bits(x, wanted) for x in replay(schedules, xs, wire)), (nodes, n)
-            check(schedules)
+def test_the_bits_of_the_definitions_on_ranks(on_ranks):
+    """On threads, with messages and elements: tests/oracle/test_oracle_own.py."""
+    on_ranks(require_on_ranks, Project(), FUNCTIONS, sizes=(1, 2, 4, 6))
 
 
-@functools.lru_cache(maxsize=8)
-def numbers_and_sum(name, nodes, n, dtype, wire):
-    """Ranks on threads share what the first of them computes."""
-    xs = order_sensitive(sum(map(len, nodes)), n, dtype, wire)
-    return xs, CASES[name][1](xs, nodes, wire)
+def splits(p):
+    """Every way to cut ranks 0..p-1 into nodes of neighbours: 2**(p-1) of them."""
+    for cuts in itertools.product([False, True], repeat=p - 1):
+        bounds = [0, *(i + 1 for i, cut in enumerate(cuts) if cut), p]
+        yield [list(range(a, b)) for a, b in zip(bounds, bounds[1:])]
 
 
-@pytest.mark.filterwarnings("ignore:invalid value")
-@pytest.mark.parametrize(
-    "dtype, wire", [("float32", None), ("float16", None), ("float32", "float16")]
-)
-@pytest.mark.parametrize("name", CASES)
-def test_same_bits_on_ranks(on_ranks, name, dtype, wire):
-    make = CASES[name][0]
-
-    def body(comm):
-        p = comm.Get_size()
-        for k in (k for k in range(1, p + 1) if make is not two_level_ring or p % k == 0):
-            nodes = tuple(map(tuple, consecutive_nodes(p, k)))
-            allreduce = collective(comm, make(consecutive_nodes(p, k)), wire)
-            for n in sizes_of(p):
-                with ONE_BY_ONE:
-                    xs, wanted = numbers_and_sum(name, nodes, n, dtype, wire)
-                x = xs[comm.Get_rank()].copy()
-                allreduce(x)
-                assert same_bits(x, wanted), (p, k, n)
-
-    on_ranks(body, sizes=range(1, 10))
-
-
-@pytest.mark.parametrize("p", range(1, 10))
-@pytest.mark.parametrize("name", CASES)
-def test_every_split_runs(name, p):
-    """On p threads, for every split of p into nodes: the bits, messages and bytes."""
-    make, definition = CASES[name]
-    wanted = [split for split in splits(p) if make is not two_level_ring or equal(split)]
-    xs = {n: order_sensitive(p, n, "float32") for n in (0, p - 1, 29)}
-    sums = [{n: definition(xs[n], nodes, None) for n in xs} for nodes in wanted]
-
-    def body(comm):
-        traced = TracedComm(comm)
-        for nodes, sum_of in zip(wanted, sums):
-            i, j = next(
-                (i, node.index(comm.rank)) for i, node in enumerate(nodes) if comm.rank in node
-            )
-            for n, everybody in xs.items():
-                x = everybody[comm.rank].copy()
-                traced.reset()
-                collective(traced, make(nodes))(x)
-                assert same_bits(x, sum_of[n]), (nodes, n)
-                messages, elements = COSTS[name](nodes, i, j, n)
-                assert (traced.messages, traced.bytes) == (messages, 4 * elements), (nodes, n)
-
-    threads.run(p, body)
-
-
-def test_order_sensitive_data_tells_orders_apart():
-    """Four orders of summation; doubling phases share that of log phases."""
-    xs, nodes = order_sensitive(8, 1000, "float32"), consecutive_nodes(8, 2)
-    flat = replay([ring.allreduce(r, 8, 1000) for r in range(8)], xs)[0]
-    results = [
-        flat,
-        *(
-            definition(xs, nodes, None)
-            for definition in {definition for _, definition in CASES.values()}
-        ),
-    ]
-    assert not any(same_bits(a, b) for a, b in itertools.combinations(results, 2))
-
-
-@pytest.mark.parametrize("make, cost", FORMS)
-@pytest.mark.parametrize("p", range(1, 10))
-def test_costs_of_every_split(make, cost, p):
-    """Messages and elements in the schedules, as the docstring says."""
-    for nodes in splits(p):
-        if make is two_level_ring and not equal(nodes):
-            continue
-        for n in (0, 5, 100):
-            for i, j in ((i, j) for i, node in enumerate(nodes) for j in range(len(node))):
-                sends = [s for s in make(nodes)(nodes[i][j], p, n) if s.send_to is not None]
-                assert (len(sends), sum(length(s.send) for s in sends)) == cost(nodes, i, j, n), (
-                    nodes,
-                    i,
-                    j,
-                    n,
-                )
-
-
-@pytest.mark.parametrize("wire", [None, "float16"])
-@pytest.mark.parametrize("make, cost", FORMS)
-def test_counted_costs(on_ranks, make, cost, wire):
-    def body(comm):
-        traced, p, r = TracedComm(comm), comm.Get_size(), comm.Get_rank()
-        for k in (k for k in (1, 2, p) if p % k == 0):
-            for n in sizes_of(p):
-                traced.reset()
-                collective(traced, make(consecutive_nodes(p, k)), wire)(np.ones(n, np.float32))
-                messages, elements = cost(consecutive_nodes(p, k), r // k, r % k, n)
-                assert (traced.messages, traced.bytes) == (
-                    messages,
-                    elements * (2 if wire else 4),
-                ), (p, k, n)
-
-    on_ranks(body)
+def shuffled(nodes):
+    """The same sizes, but any ranks in any order, as a launcher may deal them out."""
+    ranks = iter(np.random.default_rng(len(nodes)).permutation(sum(map(len, nodes))).tolist())
+    return [[next(ranks) for _ in node] for node in nodes]
 
 
 @pytest.mark.parametrize("m, k", [(1, 4), (4, 1), (4, 2), (2, 4), (3, 3)])
@@ -254,7 +140,7 @@ def test_a_master_that_forgets_to_gather_is_caught():
     """Seeded mistake: the masters' ring works on partly summed slices."""
     xs, nodes = order_sensitive(4, 29, "float32"), consecutive_nodes(4, 2)
     got = replay([three_phase(nodes, inside=ring.reduce_scatter)(r, 4, 29) for r in range(4)], xs)
-    assert not all(same_bits(x, three_phase_sum(xs, nodes, None)) for x in got)
+    assert not all(same_bits(x, three_phase_allreduce(xs, nodes)[0]) for x in got)
 
 
 def test_masters_of_the_wrong_rank_hang_and_are_named():

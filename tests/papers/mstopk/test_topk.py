@@ -7,11 +7,12 @@ from refgf.comm import direct, gather
 from refgf.comm.replay import replay
 from refgf.comm.slices import slices
 from refgf.machine import threads
-from refgf.machine.trace import TracedComm
-from refgf.oracle.definitions import hitopk_pairs_traffic, hitopk_run, topk_run, topk_traffic
+from refgf.oracle.definitions import topk_run
 from refgf.papers.jia.hierarchical import consecutive_nodes
 from refgf.papers.mstopk.hitopk_pairs import HiTopKPairs
 from refgf.papers.mstopk.topk import ErrorFeedback, HiTopK, TopK, exact_top_k, keep_count, mstopk
+from tests.support.conforms import require_on_ranks
+from tests.support.project import Project
 from tests.support.topk_cases import data
 
 
@@ -19,20 +20,8 @@ def rank_gradients(p, n, steps):
     return [[data("heavy tail", n, seed=100 * t + r) for r in range(p)] for t in range(steps)]
 
 
-@pytest.mark.parametrize("percent", [1, 30, 100])
-@pytest.mark.parametrize("n", [1, 10, 101])
-def test_topk_is_the_definition(on_ranks, n, percent):
-    def body(comm):
-        p, r = comm.Get_size(), comm.Get_rank()
-        exchange = TopK(n, percent, gather.allgather(comm))
-        steps = rank_gradients(p, n, 4)
-        for gs, wanted in zip(steps, topk_run(steps, percent)):
-            x = gs[r].copy()
-            exchange(x)
-            assert x.tobytes() == wanted["x"][r].tobytes()
-            assert exchange.feedback.residual.tobytes() == wanted["kept"][r].tobytes()
-
-    on_ranks(body)
+def test_on_ranks_the_bits_of_the_definition(on_ranks):
+    on_ranks(require_on_ranks, Project(), "topk_run hitopk_run", sizes=(2, 4))
 
 
 def order_sensitive(p, n):
@@ -86,20 +75,6 @@ def hitopk(comm, n, percent, g, select=exact_top_k):
         gather.allgather_slices(comm, nodes[i]),
     )
     return HiTopK(n, percent, *node, select=select)
-
-
-@pytest.mark.parametrize("p, g", [(1, 1), (2, 1), (2, 2), (4, 2), (6, 2), (6, 3), (6, 6), (9, 3)])
-@pytest.mark.parametrize("percent", [5, 100])
-def test_hitopk_is_the_definition(p, g, percent):
-    def body(comm, n):
-        exchange, steps = hitopk(comm, n, percent, g), rank_gradients(p, n, 3)
-        for gs, wanted in zip(steps, hitopk_run(steps, consecutive_nodes(p, g), percent)):
-            x = gs[comm.rank].copy()
-            exchange(x)
-            assert x.tobytes() == wanted["x"][comm.rank].tobytes()
-
-    for n in (1, 2, 50, 101):
-        threads.run(p, body, n)
 
 
 def test_hitopk_at_100_percent_is_the_dense_sum_of_two_levels():
@@ -161,30 +136,6 @@ def test_pairs_have_the_bits_of_hitopk(p, g, percent):
 
     for n in (0, g, 24 * g):
         threads.run(p, body, n)
-
-
-def topk(comm, n, percent, g):
-    return TopK(n, percent, gather.allgather(comm))
-
-
-@pytest.mark.parametrize("p, g", [(1, 1), (3, 1), (4, 1), (4, 2), (4, 4), (6, 3)])
-@pytest.mark.parametrize("percent", [1, 50])
-def test_counted_costs_are_those_of_the_definition(p, g, percent):
-    """In the node pairs are fewer bytes than HiTopK's below a density of 50/m %."""
-    n, nodes = 1200, consecutive_nodes(p, g)
-
-    def body(comm):
-        counts = []
-        for make in (topk, hitopk, pairs):
-            traced = TracedComm(comm)
-            make(traced, n, percent, g)(data("normal", n, comm.rank))
-            counts.append((traced.messages, traced.bytes))
-        given = n, nodes, percent, comm.rank
-        wanted = [topk_traffic(*given), topk_traffic(*given, True), hitopk_pairs_traffic(*given)]
-        assert counts == wanted
-        assert g == 1 or (counts[2][1] < counts[1][1]) == (percent < 50 * g / p)
-
-    threads.run(p, body)
 
 
 @pytest.mark.parametrize(

@@ -150,9 +150,7 @@ def share_kept(g, k, start=0.0, rounds=30):
     return got / best
 
 
-@pytest.mark.parametrize(
-    "kind, steps", [("alexnet", 0), ("alexnet", 10), ("resnet50", 0), ("resnet50", 3)]
-)
+@pytest.mark.parametrize("kind, steps", [("alexnet", 10), ("resnet50", 0)])
 def test_mstopk_loses_at_most_a_percent_of_the_magnitude(kind, steps):
     """At densities 0.1, 1 and 10 %, on gradients of digits, untrained and after some steps."""
     g = real_gradients(kind, steps)
