@@ -1,7 +1,8 @@
-"""The commands `python -m refgf.predict plan` and `measure`; also `refgf predict ...`.
+"""The commands `python -m refgf.predict plan`, `score`, `measure`; also `refgf predict ...`.
 
 refgf predict plan --model resnet50 --machine v100-10gbe --ranks 64
 refgf predict plan --model trace.json --machine nccl.txt --ranks 256 --ranks-per-node 8 --json
+refgf predict score
 mpiexec -n 2 refgf predict measure --out mine.json
 """
 
@@ -27,6 +28,7 @@ from refgf.plan import (
     profile,
     replay,
     report,
+    score,
     sizes,
     step_times,
     systems,
@@ -78,6 +80,17 @@ def parser() -> argparse.ArgumentParser:
         **as_written,
     )
     measured.add_argument("--out", required=True, help="the file to write")
+    scoring = commands.add_parser(
+        "score",
+        help="how right plan is, or another predictor, on public scaling results",
+        description=score.__doc__,
+        **as_written,
+    )
+    add = scoring.add_argument
+    add("--predictor", metavar="COMMAND", help="another predictor (default: plan itself)")
+    add("--rows", action="store_true", help="print each row, too")
+    add("--json", action="store_true", help="print JSON, with all rows")
+    add("--figure", metavar="FILE", help="draw predicted and measured steps (matplotlib)")
     return found
 
 
@@ -149,6 +162,13 @@ def plan(given: argparse.Namespace) -> None:
         print("\n" + replay.text(found["simgrid"]))
 
 
+def scored(given: argparse.Namespace) -> None:
+    found = score.answer(given.predictor)
+    if given.figure:
+        figure.draw_score(found, given.figure)
+    print(json.dumps(found, indent=1) if given.json else score.text(found, given.rows))
+
+
 def measure(given: argparse.Namespace) -> None:
     measuring.write(measuring.world(), given.out)
 
@@ -156,7 +176,7 @@ def measure(given: argparse.Namespace) -> None:
 def main() -> int:
     given = parser().parse_args()
     try:
-        {"plan": plan, "measure": measure}[given.command](given)
+        {"plan": plan, "score": scored, "measure": measure}[given.command](given)
         sys.stdout.flush()
     except ValueError as error:
         print(error, file=sys.stderr)

@@ -66,7 +66,7 @@ def of_ddp(question: Question) -> dict:
     def step_s(cap_mib: float, first_mib: float | None = None) -> float:
         groups = ddp_groups(gradients, cap_mib * MIB, first_mib and first_mib * MIB)
         predicted = predict(gradients, groups, question.flat, question.overlap)
-        return predicted.step_s + question.step.after_s
+        return question.unmodelled.factor * (predicted.step_s + question.step.after_s)
 
     sweep = {cap: step_s(cap) for cap in sizes_mib(question)}
     default_s = step_s(DDP_DEFAULT_MIB, DDP_FIRST_MIB)
@@ -77,8 +77,8 @@ def of_ddp(question: Question) -> dict:
 def of_horovod(question: Question) -> dict:
     """`advice` with fusion_threshold_bytes: the default where none is more than FLAT faster."""
     gradients, after_s = in_float32(question), question.step.after_s
-    tried = [0, *sizes_mib(question)]
-    sweep = {mib: horovod_s(gradients, question, mib * MIB) + after_s for mib in tried}
+    tried, factor = [0, *sizes_mib(question)], question.unmodelled.factor
+    sweep = {mib: factor * (horovod_s(gradients, question, mib * MIB) + after_s) for mib in tried}
     default_s = sweep[HOROVOD_DEFAULT_MIB]
     best = HOROVOD_DEFAULT_MIB if keeps_default(default_s, sweep) else smallest_of_best(sweep)
     return {"fusion_threshold_bytes": best * MIB} | advice(sweep, best, default_s)

@@ -67,11 +67,16 @@ class Fabric:
     line_ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def scaled(
-        self, alpha: float = 1.0, beta: float = 1.0, hops: float = 1.0, ring: float = 1.0
+        self,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        hops: float = 1.0,
+        ring: float = 1.0,
+        tcp: float = 1.0,
     ) -> "Fabric":
         """The same network with its latencies and its times per byte multiplied."""
         inside, mean = (link and scaled(link, alpha, beta) for link in (self.inside, self.ring_hop))
-        between = scaled(self.between, alpha * hops, beta)
+        between = scaled(self.between, alpha * hops, beta * tcp)
         given = {"alpha": alpha, "beta": beta}
         for name, (low, high) in self.line_ranges.items():  # measured, whatever the link is
             given[name] = min(high, max(low, given[name]))

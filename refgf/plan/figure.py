@@ -1,6 +1,7 @@
-"""Draws scaling efficiency over ranks, one line a system. Needs matplotlib.
+"""Draws scaling efficiency over ranks, and a score: predicted over measured steps.
 
-A line has a gap where its system does not apply. A system that applies nowhere has no line.
+Of efficiency a system has one line, with a gap where it does not apply. A system that applies
+nowhere has no line. Both need matplotlib.
 """
 
 from math import nan
@@ -10,7 +11,11 @@ from typing import Any
 WIDTH = 80  # characters of the title that fit on a line
 
 
-def draw(found: dict[str, Any], path: str) -> None:
+COLOURS = {"one box": "tab:blue", "Ethernet": "tab:red", "RDMA": "tab:green"}
+
+
+def plotting(path: str) -> Any:
+    """matplotlib.pyplot, without a screen."""
     try:
         import matplotlib
     except ModuleNotFoundError:
@@ -21,6 +26,11 @@ def draw(found: dict[str, Any], path: str) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    return pyplot
+
+
+def draw(found: dict[str, Any], path: str) -> None:
+    pyplot = plotting(path)
     figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
     for marker, (name, curve) in zip("osD^v<>Pp", found["efficiency_percent"].items()):
         if not drawn(curve):
@@ -41,6 +51,40 @@ def draw(found: dict[str, Any], path: str) -> None:
     axes.axvline(found["ranks"], color="0.5", linewidth=1, linestyle="--", label=asked)
     axes.legend(fontsize=8)
     axes.grid(alpha=0.3)
+    save(pyplot, figure, path)
+
+
+def draw_score(found: dict[str, Any], path: str) -> None:
+    """Each row's predicted interval over its measured step, both as factors of the measured one."""
+    pyplot = plotting(path)
+    figure, both = pyplot.subplots(2, 1, figsize=(8, 7), layout="constrained", sharey=True)
+    titles = {True: "held out", False: "calibrates plan"}
+    for axes, (held_out, title) in zip(both, titles.items()):
+        rows = [row for row in found["rows"] if row["held_out"] == held_out]
+        rows.sort(
+            key=lambda row: (list(COLOURS).index(row["fabric"]), row["step_s"] / row["measured_s"])
+        )
+        for at, row in enumerate(rows):
+            low, middle, high = (row[k] / row["measured_s"] for k in ("low_s", "step_s", "high_s"))
+            colour, marker = COLOURS[row["fabric"]], "s" if row["kind"] == "transformer" else "o"
+            axes.plot([at, at], [low, high], color=colour, linewidth=1.2, alpha=0.6)
+            axes.plot(at, middle, marker, color=colour, markersize=3)
+        axes.axhline(1, color="0.3", linewidth=1)
+        axes.set_yscale("log", base=2)
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.set_ylabel("predicted / measured step")
+        axes.set_xticks([])
+        axes.set_title(f"{found['predictor']}, {title}: {len(rows)} published steps", fontsize=10)
+        axes.grid(alpha=0.3)
+    for fabric, colour in COLOURS.items():
+        both[0].plot([], [], color=colour, label=fabric)
+    for marker, kind in (("o", "CNN"), ("s", "transformer")):
+        both[0].plot([], [], marker, color="0.4", markersize=4, label=kind)
+    both[0].legend(fontsize=8)
+    save(pyplot, figure, path)
+
+
+def save(pyplot: Any, figure: Any, path: str) -> None:
     try:
         figure.savefig(path, dpi=150)
     except (OSError, ValueError) as error:

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from refgf.papers.scaling.collectives import LINES
 from refgf.plan.fabric import CHOSEN, LEAST, Fabric
 from refgf.plan.measurements import Times
+from refgf.plan.nccl import Nccl
 from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import Line, Link
 
+NCCL = "nccl"  # --allreduce: NCCL's own choice, in nccl.py
 PACE = {True: (0.97, 1.03), False: (0.9, 1.1)}  # of measured ready times, and of others (chosen)
 
 
@@ -32,12 +34,30 @@ def slowest(*links: Link) -> Link:
 
 
 @dataclass(frozen=True)
+class Unmodelled:
+    """What no formula has, as inputs of their own.
+
+    factor, most     what a step takes of the predicted one: the middle, and at most; at least 1
+    least_overlap    the least share of its speed that backward keeps during a call
+    tcp              (lowest, highest factor) of the time per byte between nodes
+    notes            where these numbers are from, a sentence each
+    """
+
+    factor: float = 1.0
+    most: float = 1.0
+    least_overlap: float = 1.0
+    tcp: tuple[float, float] = (1.0, 1.0)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Question:
     """How long does this step take on `size` ranks of this network, k of them on a node?
 
     overlap     share of its speed that backward keeps while a call is in flight
-    allreduce   the flat allreduce: a name of LINES
+    allreduce   the flat allreduce: a name of LINES, or NCCL
     groups      the calls of the one system that is asked for; None: its best ones
+    unmodelled  none by default: the formulas alone
     """
 
     step: StepTimes
@@ -47,6 +67,7 @@ class Question:
     overlap: float = 1.0
     allreduce: str = "ring"
     groups: list[range] | None = None
+    unmodelled: Unmodelled = Unmodelled()
 
     def __post_init__(self) -> None:
         problem, correct = None, "correct it, or leave it out"
@@ -58,13 +79,12 @@ class Question:
             correct = f"--ranks {full} or {full + self.ranks_per_node}"
         elif not 0 <= self.overlap <= 1:
             problem = f"--overlap {self.overlap}; wanted 0 to 1, the share of its speed"
-        elif self.allreduce not in LINES:
-            problem = f"--allreduce {self.allreduce}; wanted one of {', '.join(LINES)}"
-        elif self.allreduce != "ring" and self.ranks_per_node > 1:
+        elif self.allreduce not in (NCCL, *LINES):
+            problem = f"--allreduce {self.allreduce}; wanted one of {', '.join((*LINES, NCCL))}"
+        elif self.allreduce not in ("ring", NCCL) and self.ranks_per_node > 1:
             problem = f"--allreduce {self.allreduce}, {self.ranks_per_node} ranks on a node"
             problem += "; wanted one rank on each, because several would share its link"
-            correct = "--allreduce ring; of NCCL's trees measure the time: all_reduce_perf with "
-            correct += "NCCL_ALGO=Tree on these ranks, and its text as --machine"
+            correct = f"--allreduce ring, or {NCCL}, which has trees over nodes"
         if problem:
             raise ValueError(f"plan: got {problem}; next: {correct}")
 
@@ -121,14 +141,15 @@ class Question:
     @property
     def pays_slowest_hop(self) -> bool:
         """Do links of unequal latency decide the flat ring, and no ring over them was measured?"""
-        asked = self.fabric.ring_hop is None and not self.measured
+        asked = self.fabric.ring_hop is None and not self.measured and self.allreduce != NCCL
         return asked and self.mean_share < 1 - LEAST
 
     @property
     def measured(self) -> bool:
         """Was the flat allreduce measured on these ranks, placed as they are?"""
         placed = self.fabric.lines_per_node in (0, self.per_node)
-        return placed and self.size in self.fabric.lines and self.allreduce == "ring"
+        named = self.allreduce in ("ring", NCCL)
+        return placed and self.size in self.fabric.lines and named
 
     @property
     def extrapolated(self) -> bool:
@@ -136,12 +157,14 @@ class Question:
         return bool(self.fabric.lines) and self.size > 1 and not self.measured
 
     @property
-    def flat(self) -> Line | Times | Slowest:
+    def flat(self) -> Line | Times | Slowest | Nccl:
         """T(bytes) of the flat allreduce. In one node it uses the link inside."""
         if self.size == 1:
             return Line(0.0, 0.0)
         if self.measured:
             return self.fabric.lines[self.size]
+        if self.allreduce == NCCL:
+            return Nccl(self.nodes, self.per_node, self.inside, self.fabric.between)
         lines = [LINES[self.allreduce](self.size, hop) for hop in self.hops]
         return lines[0] if len(lines) == 1 else Slowest(*lines)
 
@@ -157,11 +180,26 @@ def ranges(question: Question) -> dict[str, tuple[float, float]]:
             found[name] = min(low, found[name][0]), max(high, found[name][1])
     if question.pays_slowest_hop:
         found["ring"] = question.mean_share, 1.0
+    given = question.unmodelled
+    if question.size > 1 and given.most > 1:
+        found["missed"] = 1 / given.factor, given.most / given.factor
+    if question.nodes > 1 and given.tcp != (1.0, 1.0):
+        found["tcp"] = given.tcp
+    if question.size > 1 and given.least_overlap < question.overlap:
+        found["overlap"] = 1.0, given.least_overlap / question.overlap
     (low, high), (least, most) = PACE[question.step.measured], question.step.scatter
     return found | {"pace": (min(low, least), max(high, most))}
 
 
-def varied(question: Question, pace: float = 1.0, **factors: float) -> Question:
-    """factors: of alpha, beta, hops and ring."""
+def varied(
+    question: Question,
+    pace: float = 1.0,
+    missed: float = 1.0,
+    overlap: float = 1.0,
+    **factors: float,
+) -> Question:
+    """factors: of alpha, beta, hops, ring and tcp."""
+    given = question.unmodelled
     changed = {"step": question.step.scaled(pace), "fabric": question.fabric.scaled(**factors)}
-    return replace(question, **changed)
+    changed |= {"unmodelled": replace(given, factor=missed * given.factor)}
+    return replace(question, overlap=overlap * question.overlap, **changed)

@@ -81,13 +81,16 @@ class PlannedSystem:
         if question.groups is not None:
             seconds = self.with_calls(question, question.groups)
         else:
-            seconds = min(self.sweep(question).values(), default=question.step.compute_s)
-        return seconds + self.more_s(question, seconds)
+            alone_s = question.unmodelled.factor * question.step.compute_s
+            seconds = min(self.sweep(question).values(), default=alone_s)
+        factor = question.unmodelled.factor
+        return seconds + factor * self.more_s(question, seconds / factor)
 
     def with_calls(self, question: Question, groups: list[range]) -> float:
         ready, after_s = question.step.ready, question.step.after_s
         given = self.allreduce_s(question), question.overlap
-        return thetas.step_s(ready, groups, *given, **self.wire) + after_s
+        formula_s = thetas.step_s(ready, groups, *given, **self.wire) + after_s
+        return question.unmodelled.factor * formula_s
 
     def tried(self, question: Question) -> Calls:
         """What `calls` has for this question; nothing where no call is made."""

@@ -5,7 +5,8 @@ is the mean of a ring's hops, the latency of the hops between nodes is another o
 hops of a flat ring differ, its step pays the mean latency, or that of the slowest hop (ring). A
 step never gets faster if one of them grows, so the lowest and the highest values together give the
 interval. The calls of a row are those of its step at both ends: no theta is chosen again. What the
-model leaves out (contention, stragglers, casts) is not in it.
+formulas leave out (contention, stragglers, casts) is an input of its own, if the question has it:
+calibration.py.
 """
 
 from dataclasses import dataclass, replace
@@ -38,7 +39,7 @@ def planned(system: str, question: Question) -> PlannedStep | None:
         return None
     inputs, question = (
         ranges(question),
-        replace(question, groups=SYSTEMS[system].best_calls(question)),
+        replace(question, groups=question.groups or SYSTEMS[system].best_calls(question)),
     )
     ends_s = [
         step_s(varied(question, **{name: both[end] for name, both in inputs.items()}))
