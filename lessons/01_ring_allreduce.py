@@ -37,11 +37,11 @@ Before you run it, write down: the longest vector has 64 MiB, 65,536 times as ma
 This is weak scaling: each rank brings a vector of n elements, whatever p is.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/01_ring_allreduce.py)
-    1. Reverse the direction of the ring in refgf/comm/ring.py: neighbours and slice numbers turn
-       round (+ for -, - for +). Run this lesson on 2 and on 3 ranks. For which p do the bits
-       change? In which order are the ranks added now? (The sums stay right. The oracle ends the run
-       where it meets other bits than the definition's. If the run stands still, press Ctrl-C:
-       `--threads 3` in place of mpiexec names the ranks that wait.)
+    1. Reverse the direction of your ring, `allreduce` in student/01.py: neighbours and slice
+       numbers turn round (+ for -, - for +). Measure it on 2 and on 3 ranks, with --mine
+       lessons/student/01.py --wrong-anyway: the oracle rejects it, because the bits change. For
+       which p do they? In which order are the ranks added now? (The project's is in
+       refgf/comm/ring.py. What stands still ends after 2 minutes, with --quick after 20 s.)
     2. A colleague sends the whole vector p-1 times round the ring. Which check of this lesson
        catches the mistake, values, bytes or messages: for p = 2, and for p >= 3?
     3. For which p do ring and direct (refgf/comm/direct.py) always give the same bits? Why?

@@ -36,9 +36,9 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/03_lazy_allreduce.py)
     1. Which theta sends exactly two calls? Compute it from the sizes that -v prints (--quick has
        other sizes), then try yours with --theta and --output results/mine.
     2. The rule says *greater than* theta. Find a theta where "greater or equal" gives another
-       number of calls.
+       number of calls; try both rules in `lazy_calls` of student/03.py with --mine FILE.
     3. A colleague forgets the flush after the last gradient. What would the losses show, and after
-       how many steps?
+       how many steps? Leave it out of your `lazy_calls`, then: --mine FILE --wrong-anyway
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

@@ -44,8 +44,8 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/05_mixed_precision.py)
     2. Divide each rank's gradients by p before the cast, instead of its loss by the global batch
        before backward (`train_step` in refgf/training/step.py). Are other numbers sent? When would
        it matter?
-    3. Leave out the rounding of the owner's own slice (`finish` in refgf/comm/ring.py). Which
-       property is lost?
+    3. Leave out the rounding of the owner's own slice (`finish` in refgf/comm/ring.py) and run this
+       with --wrong-anyway. Which property is lost?
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

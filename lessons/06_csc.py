@@ -39,8 +39,9 @@ rank brings a batch of its own.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/06_csc.py)
     1. Compute importance without dividing by the chunk's length. Which chunk is hardly ever chosen?
-    2. Each rank chooses from its own norms only, without the allreduce. What breaks, and at which
-       step does the lesson notice?
+       (`importance` of student/06.py, --mine FILE --wrong-anyway)
+    2. Each rank chooses from its own norms only, without the allreduce (`sum_norms` in
+       refgf/exchange/csc.py). What breaks, and at which step does the lesson notice?
     3. At which density do norms and flag cost as many bytes as the chunks, for the full AlexNet?
     4. `csc_sums` chooses before it clears. Move one line, so that chunks are ranked by what stays
        after sending (the core's option `after`). How many are sent twice in a row now?

@@ -84,6 +84,10 @@ class Mine:
         """The student's, or the definition where it is not written."""
         return self.functions.get(name, self.references[name])
 
+    def pair(self, name: str) -> tuple[Callable, Callable]:
+        """The definition, and the student's."""
+        return self.references[name], self.functions[name]
+
     def label(self, *names: str) -> str:
         """Name of a row or a line that these functions make."""
         return "yours, WRONG" if set(names) & set(self.wrong) else "yours"
@@ -237,7 +241,7 @@ def said(series: dict) -> str:
     """your allreduce: 1.02 times ours at 64 MiB, 14 messages, as predicted"""
     ours, yours = ([middle(value) for value in series[key]] for key in ("ours", "yours"))
     unit, note = UNITS[series["unit"]], series.get("note", "")
-    start = f"your {series['functions']} ({series['title'][0].lower()}{series['title'][1:]}): "
+    start = f"your {series['functions']} ({lowered(series['title'])}): "
     if "WRONG" in series["label"]:
         start = f"WRONG: {start}"
     pairs = list(zip(series["x"], ours, yours))
@@ -255,6 +259,11 @@ def said(series: dict) -> str:
         text = f"not as ours at {len(differ)} of {len(pairs)} points, first at {x}: "
         text += f"{shown(your, unit)}, ours {shown(our, unit)}"
     return f"{start}{text}{note and f'; {note}'}"
+
+
+def lowered(title: str) -> str:
+    """Loss -> loss, and LARS, fc6 and C4 as they are."""
+    return title if title[1:2].isupper() else title[0].lower() + title[1:]
 
 
 def shown(value, unit: Callable) -> str:

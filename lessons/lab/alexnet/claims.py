@@ -4,6 +4,7 @@ from kit.claims import GAIN, LIMIT, Claim
 from kit.layers import backward_s
 from kit.reveal import Reveal, Row
 from kit.words import percent
+from lab.alexnet.yours import YOURS
 
 SHORT = ("norm", "pool")
 MOST = 0.9  # of the gradients' bytes
@@ -128,4 +129,5 @@ REVEAL = Reveal(
     answer=answer,
     picture="Each layer's share of the step's time, measured and predicted, next to its share of "
     "the gradients' bytes; the bytes that are ready against the time since backward began.",
+    yours=YOURS,
 )

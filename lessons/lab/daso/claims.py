@@ -5,6 +5,7 @@ from kit.reveal import Reveal, Row
 from kit.rows import at, factor_apart, summary
 from lab.daso.learning import CYCLING, STALE
 from lab.daso.scene import HALF, OVERLAPPED, SYNCHRONOUS
+from lab.daso.yours import YOURS
 
 EVERY, MAIN = "B = 1, W = 1", "B = 4, W = 1"
 NAMES = {  # of the table's rows
@@ -120,4 +121,5 @@ REVEAL = Reveal(
     picture="Bars: the time of a batch, with the prediction through each. The other figure: "
     "drift of the nodes against batches, until the epoch's last, blocking sum; paired differences "
     "in accuracy.",
+    yours=YOURS,
 )

@@ -5,6 +5,7 @@ from kit.reveal import Reveal, Row
 from kit.rows import factor_apart
 from kit.words import number_of_bytes
 from lab.hierarchy.times import RING
+from lab.hierarchy.yours import YOURS
 
 PHASES = "three phases"
 
@@ -141,4 +142,5 @@ REVEAL = Reveal(
     answer=answer,
     picture="Time of allreduce algorithms against the size of the vector, and their gain over the "
     "flat ring; time against the ranks that are taken to share a node; the cost of a node's bus.",
+    yours=YOURS,
 )

@@ -4,6 +4,7 @@ from kit.claims import GAIN, LIMIT, NOISE, Claim, interval
 from kit.reveal import Reveal, Row
 from kit.rows import at, where
 from kit.words import percent
+from lab.large_batch.yours import YOURS
 
 
 def gain(name: str, batch: int):
@@ -106,4 +107,5 @@ REVEAL = Reveal(
     ask="What accuracy, in percent, does SGD reach with the largest batch?",
     answer=answer,
     picture="Held-out accuracy of SGD and LARS against the batch; what LARS and warm-up gain.",
+    yours=YOURS,
 )

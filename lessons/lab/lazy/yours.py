@@ -18,10 +18,13 @@ THETA = 2**16  # bytes, of the training
 
 
 class YourCalls:
-    """In the place of `LazyAllreduce`: these calls, each when its last gradient is ready."""
+    """In the place of `LazyAllreduce`: these calls, each when its last gradient is ready.
 
-    def __init__(self, pool, allreduce, calls: list[tuple[int, int]]) -> None:
-        self.pool, self.allreduce = pool, allreduce
+    wait: for calls that `allreduce` has only queued
+    """
+
+    def __init__(self, pool, allreduce, calls: list[tuple[int, int]], wait=lambda: None) -> None:
+        self.pool, self.allreduce, self.wait = pool, allreduce, wait
         self.calls = [Call(*map(int, call)) for call in calls]
         self.next = 0
 
@@ -33,6 +36,7 @@ class YourCalls:
 
     def finish(self) -> StepResult:
         self.next = 0
+        self.wait()
         return StepResult()
 
 
@@ -41,7 +45,8 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
     emulated = run.regime.like is not None
     bench = grouped_steps.bench(run, run.options.network) if emulated else small(run)
     sizes = [view.size for view in bench.pool.views]
-    thetas = run.options.theta or run.quick([0, float("inf")], [0, 2**20, 2**24, float("inf")])
+    exactly = 4 * sizes[0]  # the bytes of the first gradient: not more than theta, so it waits
+    thetas = run.options.theta or [0, exactly, *run.quick([], [2**20, 2**24]), float("inf")]
     lazy_calls = mine.ours("lazy_calls")
     at = "theta", [kit.threshold(theta) for theta in thetas]
     if "lazy_calls" in mine:
@@ -54,7 +59,7 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
         line, calls = grouped_steps.costs(run, bench).call, [lazy_calls(sizes, t) for t in thetas]
         both = (
             [make(each, bench.compute_s, line.a_s, line.b_s_per_byte) for each in calls]
-            for make in (mine.ours("step_seconds"), mine["step_seconds"])
+            for make in mine.pair("step_seconds")
         )
         more = {"unit": "s", "measured": timed(run, bench, [calls])[0]}
         series.append(mine.series("step_seconds", "Predicted step", at, *both, **more))

@@ -8,6 +8,7 @@ from lab.merge.curves import BEST, IB, RULE, SYNC, TEN, WFBP, efficiency
 from lab.merge.greedy_misses import BEST_FOR, missed_share
 from lab.merge.picture import name_of
 from lab.merge.steps import EAGER, EXACT, GREEDY
+from lab.merge.yours import YOURS
 
 SLOW, FAST = ("resnet50", "v100-10gbe"), ("resnet50", "v100-56gbit")
 
@@ -153,4 +154,5 @@ REVEAL = Reveal(
     answer=answer,
     picture="The time of a training step with eager calls, with several thetas, with one call "
     "and with merged gradients, measured and predicted.",
+    yours=YOURS,
 )

@@ -20,7 +20,7 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
     each = "call", range(1, 1 + len(gradients))
     if "ready_times" in mine:
         layers_s = np.diff([0.0, *ready_s]).tolist()
-        both = [make(0.0, layers_s) for make in (mine.ours("ready_times"), mine["ready_times"])]
+        both = [make(0.0, layers_s) for make in mine.pair("ready_times")]
         at = "gradient", each[1]
         series.append(mine.series("ready_times", "When gradients are ready", at, *both, unit="s"))
     for name, title in (
@@ -28,10 +28,7 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
         ("calls_without_overlap", "Ends of eager calls, without overlap"),
     ):
         if name in mine:
-            both = (
-                [stop for _, stop in make(ready_s, calls_s)]
-                for make in (mine.ours(name), mine[name])
-            )
+            both = ([stop for _, stop in make(ready_s, calls_s)] for make in mine.pair(name))
             series.append(mine.series(name, title, each, *both, unit="s"))
     if "exposed_and_hidden" in mine:
         series += hidden(run, found, (gradients, compute_s, call_s))
@@ -63,7 +60,7 @@ def hidden(run: kit.Run, found: dict, step: tuple) -> list[dict]:
         groups = lazy(gradients, row["theta"])
         ready_s = [gradients[group[-1]][0] for group in groups]
         calls_s = [call_s(sum(gradients[i][1] for i in group)) for group in groups]
-        both = mine.ours("exposed_and_hidden"), mine["exposed_and_hidden"]
+        both = mine.pair("exposed_and_hidden")
         values.append([make(ready_s, calls_s, compute_s) for make in both])
     at, series = ("theta", [kit.threshold(float(row["theta"])) for row in rows]), []
     for i, title in enumerate(("Exposed communication", "Hidden communication")):

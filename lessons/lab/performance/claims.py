@@ -5,6 +5,7 @@ import statistics
 from kit.claims import GAIN, LIMIT, Claim
 from kit.reveal import Reveal, Row
 from kit.words import percent
+from lab.performance.yours import YOURS
 
 
 def errors(result: dict, model: str) -> list[float]:
@@ -123,4 +124,5 @@ REVEAL = Reveal(
     answer=answer,
     picture="Predicted over measured times of kernels for roofline and perceptrons; steps, "
     "measured and predicted; the rooflines; which resource limits a predicted cluster.",
+    yours=YOURS,
 )

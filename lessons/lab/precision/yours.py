@@ -18,15 +18,12 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
     mine, series = run.mine, []
     if "half" in mine:
         x = np.float32(2.0) ** np.arange(-27, 18, 4) * np.float32(1.1)
-        both = [make(x).tolist() for make in (mine.ours("half"), mine["half"])]
+        both = [make(x).tolist() for make in mine.pair("half")]
         at = "number", [f"{value:.2g}" for value in x]
         series.append(mine.series("half", "Numbers after the wire", at, *both))
     if "half_sum" in mine:
         for every_hop, title in KINDS.items():
-            both = (
-                [error(make, p, every_hop) for p in RANKS]
-                for make in (mine.ours("half_sum"), mine["half_sum"])
-            )
+            both = ([error(make, p, every_hop) for p in RANKS] for make in mine.pair("half_sum"))
             title = f"Relative error: {title}"
             series.append(mine.series("half_sum", title, ("ranks", RANKS), *both))
     names = [name for name in ("half_sum", "next_scale", "update") if name in mine]

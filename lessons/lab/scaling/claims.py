@@ -6,6 +6,7 @@ from kit.rows import at
 from lab.scaling.far import IB
 from lab.scaling.models import CONTENTION, IN_ORDER, ROUND_ROBIN, TCP
 from lab.scaling.points import efficiency, short
+from lab.scaling.yours import YOURS
 from lab.stack.bars import CSC, HALF, LAZY, OVERLAP, RING
 from refgf.papers.scaling.headlines import SPEEDUP
 
@@ -185,4 +186,5 @@ REVEAL = Reveal(
     answer=answer,
     picture="Bars: a step on all ranks for five techniques, with the prediction through each; "
     "scaling efficiency against ranks. More figures: bands up to 2048 GPUs, published numbers.",
+    yours=YOURS,
 )

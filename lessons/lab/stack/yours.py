@@ -99,7 +99,7 @@ def gains(run: kit.Run, here: dict) -> list[dict]:
         order += LETTERS[name]
         steps_s["".join(sorted(order))] = rows[name]
     given = median_s(here["alone"]), steps_s, order
-    ours, yours = (make(*given) for make in (run.mine.ours("gains"), run.mine["gains"]))
+    ours, yours = (make(*given) for make in run.mine.pair("gains"))
     at, series = ("technique, in this order", [name.strip("+ ") for name in shown]), []
     for i, (title, unit) in enumerate((("Gain", "s"), ("Scaling efficiency", "%"))):
         both = ([pair[i] for pair in pairs] for pairs in (ours, yours))

@@ -4,6 +4,7 @@ from kit.claims import GAIN, LIMIT, NOISE, Claim
 from kit.reveal import Reveal, Row
 from kit.rows import at, overlap, where
 from kit.words import seconds
+from lab.topk.yours import YOURS
 
 SHOWN = ("dense ring", 100.0), ("CSC", 10.0), ("top-k", 10.0), ("HiTopKComm", 10.0), ("top-k", 1.0)
 
@@ -129,4 +130,5 @@ REVEAL = Reveal(
     answer=answer,
     picture="Bars: time of the messages of dense ring, CSC, top-k and HiTopKComm. Lines: bytes out "
     "of a node against ranks. The other figures show the time to choose and the accuracy.",
+    yours=YOURS,
 )

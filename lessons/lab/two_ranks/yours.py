@@ -27,7 +27,7 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
         losses = ([each[step] for step in shown] for each in made)
         series.append(mine.series(names, "Loss on one rank", at, *losses))
     if "step_on_ranks" in mine:
-        both = mine.ours("step_on_ranks"), mine["step_on_ranks"]
+        both = mine.pair("step_on_ranks")
         made = [distances(every, step) for step in both]
         far = ([each[step] for step in shown] for each in made)
         title = "Largest distance of any rank's weights to the true ones"
