@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from refgf.oracle.foreign import closure
+
 ROOT = Path(__file__).resolve().parent.parent
 CONDA_NAMES = {"matplotlib": "matplotlib-base", "cupy-cuda12x": "cupy"}
 # what a conda file has beside the packages of pyproject.toml, and why
@@ -94,3 +96,13 @@ def test_the_recipe_needs_what_the_wheel_needs():
         found = bounds(re.findall(r"^    - ([\w-]+ ?>=.*)$", part, re.MULTILINE))
         found = {name: bound.strip() for name, bound in found.items() if name != "python"}
         assert found == bounds(wanted)
+
+
+def test_a_folder_that_an_older_version_left_behind_is_no_package(tmp_path, monkeypatch):
+    """git pull removes a package's files, and leaves its folder with __pycache__ in it."""
+    (tmp_path / "refgf" / "moved" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "refgf" / "__init__.py").touch()
+    (tmp_path / "refgf" / "moved.py").write_text("import json\n")
+    monkeypatch.setattr(closure, "ROOT", tmp_path)
+    files, libraries = closure.closure(["refgf.moved"])
+    assert set(files) == {"refgf/__init__.py", "refgf/moved.py"} and not libraries

@@ -79,7 +79,7 @@ def imported(file):
 
 def is_module(name):
     path = ROOT.joinpath(*name.split("."))
-    return path.with_suffix(".py").exists() or path.is_dir()
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
 def test_every_part_has_a_row():

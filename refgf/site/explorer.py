@@ -10,6 +10,7 @@ from math import inf
 from pathlib import Path
 
 from refgf.cluster import like
+from refgf.oracle.foreign.closure import closure
 from refgf.papers.scaling import benchmark_rows
 from refgf.site import pyodide
 from refgf.site.answers import DENSE, ITEMSIZES, answer
@@ -140,7 +141,7 @@ def data_files(root: Path) -> Iterator[tuple[str, str]]:
         "exported": exported(),
     }
     yield "explorer/settings.js", f"window.EXPLORER={json.dumps(offered)};\n"
-    found = json.dumps(pyodide.modules(root, "refgf.site.answers"))
+    found = json.dumps(closure(["refgf.site.answers"])[0])
     yield "explorer/modules.js", f"window.MODULES={found};\n"
 
 

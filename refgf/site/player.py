@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from math import lcm
 from pathlib import Path
 
+from refgf.oracle.foreign.closure import closure
 from refgf.oracle.schedules.form import LARGEST_FILE
 from refgf.oracle.schedules.order import Graph
 from refgf.oracle.schedules.own import own_plan
@@ -132,7 +133,7 @@ def data_files(root: Path) -> Iterator[tuple[str, str]]:
         found = {size: schedule(name, size, per_node) for size in sizes(per_node)}
         text = json.dumps(found, separators=(",", ":"))
         yield f"player/{number}.js", f"PLAYER.data[{json.dumps(title)}]={text};\n"
-    modules = json.dumps(pyodide.modules(root, "refgf.site.dropped"))
+    modules = json.dumps(closure(["refgf.site.dropped"])[0])
     yield "player/modules.js", f"window.MODULES={modules};\n"
 
 

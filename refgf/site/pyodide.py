@@ -7,7 +7,6 @@ A page from a disk (`file:`) may neither fetch a file nor import a module. It lo
 disk.js, which holds the same files in base64; a page from a server never loads it.
 """
 
-import ast
 import json
 import shutil
 import subprocess
@@ -69,30 +68,3 @@ def disk(root: Path) -> bytes:
         kind = TYPES.get(path.suffix, "application/octet-stream")
         found[path.name] = f"data:{kind};base64,{b64encode(path.read_bytes()).decode()}"
     return f"window.DISK={json.dumps(found)};\n".encode()
-
-
-def modules(root: Path, start: str) -> dict[str, str]:
-    """{path: source} of the module `start` and of all that it imports from this project."""
-    found, waiting = {}, [start]
-    while waiting:
-        name = waiting.pop()
-        path = root / Path(*name.split("."))
-        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-        key = file.relative_to(root).as_posix()
-        if key in found or not file.is_file():
-            continue
-        found[key] = file.read_text(encoding="utf-8")
-        waiting += [each for each in imported(found[key]) if each.startswith("refgf")]
-        if "." in name:
-            waiting.append(name.rpartition(".")[0])
-    return dict(sorted(found.items()))
-
-
-def imported(source: str) -> Iterator[str]:
-    """Every module that this source names in an import, and every name that may be a module."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.module or ""
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)

@@ -1,13 +1,13 @@
 """The explorer's answers are the predictor's, and the page can run what it is given."""
 
 import json
-import sys
 from math import inf
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from refgf.oracle.foreign.closure import closure
 from refgf.papers.mgwfbp.merge import exact_merge, greedy_merge
 from refgf.papers.scaling.scaling import best_theta, ready_of
 from refgf.papers.scaling.workloads import WORKLOADS
@@ -67,10 +67,9 @@ def test_many_chunks_have_no_best_merge():
 )
 def test_a_page_runs_the_standard_library_only(start, held):
     """Pyodide's core has nothing else, and no page requests more."""
-    found = pyodide.modules(ROOT, f"refgf.site.{start}")
+    found, libraries = closure([f"refgf.site.{start}"])
     assert f"refgf/{held}.py" in found and "refgf/site/__init__.py" in found
-    named = {name.split(".")[0] for source in found.values() for name in pyodide.imported(source)}
-    assert named - {"refgf"} <= sys.stdlib_module_names
+    assert not libraries
     assert sum(map(len, found.values())) < 100_000
 
 
