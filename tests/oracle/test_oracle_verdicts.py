@@ -47,6 +47,18 @@ def test_a_wrong_order_violates_the_order_and_not_the_agreement():
     assert counts["R4"]["open"] and counts["R4"]["pass"]
 
 
+def test_a_wrong_order_is_named_where_the_wire_is_ignored_too():
+    """The first case that fails has a wire, and no known mistake explains it."""
+
+    def summed(xs, wire=None):
+        total = sum(xs[1:], start=xs[0])
+        return [total.copy() for _ in xs]
+
+    failed = [v for v in verify(RINGS, module(ring_allreduce=summed)) if v.status == "fail"]
+    named = [v.case.name for v in failed if "summed in rank order (violates R2)" in v.diagnosis]
+    assert "wire" in failed[0].case.name and len(named) > 15, named
+
+
 def longer_last(n, p):
     """Slices with the remainder at the end."""
     stops = [s * (n // p) + max(0, s - (p - n % p)) for s in range(p + 1)]

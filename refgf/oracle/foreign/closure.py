@@ -24,7 +24,7 @@ def closure(modules: Iterable[str]) -> tuple[dict[str, str], list[str]]:
         path = module_file(name)
         place = path.relative_to(ROOT).as_posix()
         if place not in files:
-            files[place] = path.read_text()
+            files[place] = path.read_text(encoding="utf-8")
             pending += [*imported(files[place]), *parents(name)]
     return dict(sorted(files.items())), sorted(libraries - set(sys.stdlib_module_names))
 

@@ -92,18 +92,19 @@ def explain_by_slices(verdicts: list[Verdict]) -> None:
 
 
 def diagnose_some(verdicts: list[Verdict]) -> None:
-    """Diagnose one failure of each function, family and form, with three ranks or more if possible.
+    """One failure of each function, family, form and wire, with three ranks or more if possible.
 
     The other failures are compared with what these look like.
     """
     failed = [v for v in verdicts if v.status == "fail" and v.outputs is not None]
-    chosen = {}
+    chosen: dict[tuple, Verdict] = {}
     for verdict in failed:
-        form = verdict.case.arguments.get("form"), verdict.case.arguments.get("after")
-        kind = verdict.case.function, verdict.case.family, form
-        chosen.setdefault((*kind, few_ranks(verdict.case)), verdict)
-    for (*kind, few), verdict in chosen.items():
-        if not few or (*kind, False) not in chosen:
+        case = verdict.case
+        form, after, wire = (case.arguments.get(name) for name in ("form", "after", "wire"))
+        kind = case.function, case.family, form, after
+        chosen.setdefault((kind, few_ranks(case), wire), verdict)
+    for (kind, few, _), verdict in chosen.items():
+        if not few or not any(key[:2] == (kind, False) for key in chosen):
             verdict.diagnosis = diagnose(verdict.case, verdict.outputs)
     for verdict in failed:
         if not verdict.diagnosis:
