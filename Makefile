@@ -1,7 +1,7 @@
 # Everything a user types. Each target makes its environment when it is missing; nothing is installed twice.
 #
 #   make demo                     set up, and run lesson 03 on 8 ranks (on an emulated cluster where this machine can)
-#   make test                     the test suite: threads, 3 MPI ranks, every lesson in small
+#   make test                     the test suite: threads, 3 MPI ranks, a few lessons in small
 #   make mutation                 which small changes of the core do its tests not notice? (ARGS="--sample 40 --seed 1")
 #   make lesson-06 RANKS=4 ARGS="--quick"        make cluster-lesson-07 NODES=2        on emulated nodes
 #   make gpu-check                doctor, tests, lessons and benchmarks on this machine's GPU, in ten minutes
