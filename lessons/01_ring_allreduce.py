@@ -29,7 +29,7 @@ PREDICTION  A message of m bytes takes alpha + beta m. The ring takes 2(p-1) mes
             prediction uses the second. It leaves out the additions and the copies in memory.
             Where ranks share a core, it also leaves out that a rank waits for the core in each
             step: the ring may then take several times as long ("off by" in the table is
-            |predicted / measured - 1|).
+            |predicted / measured - 1|; above a factor of two, that factor).
 
 Before you run it, write down: the longest vector has 64 MiB, 65,536 times as many bytes as 1 KiB
 (with --quick 256 KiB, 256 times; with --full 256 MiB). How many times as long does its sum take?

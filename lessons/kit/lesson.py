@@ -190,6 +190,8 @@ class Lesson:
                 )
             regime_of(options)
             checks.require(options)
+            if options.predict and (wrong := self.reveal.guess.refuse(options.predict)):
+                raise ValueError(f"--predict: {wrong}. The question: {self.reveal.ask}")
             if getattr(options, "mine", None):
                 mine.require(options.mine, self.name, self.reveal.yours)
         except ValueError as error:
@@ -268,8 +270,13 @@ class Lesson:
             return
         options, ask = run.options, self.reveal.ask
         if options.predict is None and run.rank == 0 and sys.stdin and sys.stdin.isatty():
-            options.predict = input(f"Your guess: {ask} (Enter: none) ") or None
-        guess = options.predict or "none; next time: --predict '...'"
+            example = self.reveal.guess.example
+            while guess := input(f"Your guess: {ask} (such as {example}; Enter: none) "):
+                if not (wrong := self.reveal.guess.refuse(guess)):
+                    break
+                print(wrong.partition("; next")[0])
+            options.predict = guess or None
+        guess = options.predict or f"none; next time: --predict '{self.reveal.guess.example}'"
         run.tell(textwrap.fill(f"{ask} Your guess: {guess}", COLUMNS) + "\n")
 
     def _reveal(self, run: Run, result: dict, decided: list) -> None:
@@ -291,8 +298,13 @@ class Lesson:
             run.tell(textwrap.fill(f"WRONG: {sentence}", COLUMNS, subsequent_indent="    "))
         if run.options.quick:
             return
-        guess = f"You predicted {run.options.predict}; " if run.options.predict else ""
-        answer = f"{guess}measured: {self.reveal.answer(result)}."
+        guess, said = run.options.predict, self.reveal.answer(result)
+        answer = f"You predicted {guess}; " if guess else ""
+        answer += f"measured: {said}."
+        if guess and caveat:
+            answer += " Your guess is not compared with times that are not to be believed."
+        elif guess and (compared := self.reveal.guess.compared(guess, said)):
+            answer += f" Your guess: {compared}."
         run.tell(f"{self.reveal.ask}\n{indented(answer[0].upper() + answer[1:])}")
 
     def _draw(self, draw, options) -> None:

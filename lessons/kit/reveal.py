@@ -5,6 +5,7 @@
         rows=lambda r: [Row("eager calls", r["eager"], r["eager_predicted_s"])],
         ask="Which theta gives the shortest step?",
         answer=lambda r: number_of_bytes(r["best"]),
+        guess=Guess("64 KiB"),
         picture="The time of a step against theta, measured and predicted.",
     )
     lesson = kit.Lesson(__file__, __doc__, REVEAL)
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kit.claims import FAILS, HOLDS, NOISE, NOT_JUDGED, NOT_MEASURED, Claim, Verdict
+from kit.guess import Guess
 from kit.words import off_by, seconds
 
 COLUMNS, LINES, ROWS = 100, 12, 5  # of the screen; before the guess; of the table
@@ -56,6 +58,7 @@ class Reveal:
     """claims: what you should see. rows: result -> at most ROWS rows, measured and predicted.
 
     ask, answer: the question to guess at before the run, and result -> what was measured.
+    guess: the form of a guess at the answer.
     picture: what the figure shows, in a sentence for those who cannot see it.
     yours: what --mine does in this lesson (kit.mine.Yours).
     """
@@ -64,6 +67,7 @@ class Reveal:
     rows: Callable[[dict], Iterable[Row]]
     ask: str
     answer: Callable[[dict], str]
+    guess: Guess
     picture: str = ""
     yours: Any = None
 

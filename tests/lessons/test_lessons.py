@@ -51,7 +51,7 @@ def check(lesson, ranks, folder, *arguments):
 )
 def test_lesson_runs_on_3_ranks(lesson, tmp_path):
     """The screen is at most COLUMNS wide, and says nothing that tiny sizes cannot tell."""
-    text = check(lesson, 3, tmp_path, "--predict", "a guess")
+    text = check(lesson, 3, tmp_path, "--predict", gains.reveal_of(lesson).guess.example)
     lines = text.splitlines()
     assert max(map(len, lines)) <= COLUMNS or "/" in max(lines, key=len)  # a path may be longer
     assert "--quick shows that the lesson runs." in text and "not judged" not in text

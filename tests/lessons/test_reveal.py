@@ -7,6 +7,7 @@ import pytest
 
 from docs.tools import gains
 from kit.claims import FAILS, GAIN, NOT_MEASURED, Claim, verdicts
+from kit.guess import Guess
 from kit.reveal import COLUMNS, LINES, ROWS, Reveal, Row, short, table_of
 from kit.words import number_of_bytes, question
 
@@ -73,5 +74,5 @@ def test_what_does_not_hold_comes_first():
 
 
 def test_no_claims_and_no_rows():
-    reveal = Reveal((), lambda r: [], "Which?", lambda r: "none")
+    reveal = Reveal((), lambda r: [], "Which?", lambda r: "none", Guess("1 x"))
     assert reveal.lines({}, []) == []

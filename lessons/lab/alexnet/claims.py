@@ -1,6 +1,7 @@
 """What lesson 02 says of its numbers: which layers take the time, which hold the bytes."""
 
 from kit.claims import GAIN, LIMIT, Claim
+from kit.guess import Guess
 from kit.layers import backward_s
 from kit.reveal import Reveal, Row
 from kit.words import percent
@@ -126,6 +127,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="After what share of backward are nine tenths of the gradients' bytes ready?",
+    guess=Guess("50 %"),
     answer=answer,
     picture="Each layer's share of the step's time, measured and predicted, next to its share of "
     "the gradients' bytes; the bytes that are ready against the time since backward began.",

@@ -3,6 +3,7 @@
 from statistics import median
 
 from kit.claims import GAIN, LIMIT, Claim
+from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at, summary
 from lab.cache.yours import YOURS
@@ -131,6 +132,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="Memory holds half of the shard: how many times as fast is the second epoch?",
+    guess=Guess("3 times"),
     answer=answer,
     picture="Seconds of the first and of later epochs with each cache; how many times as fast as "
     "without a cache later epochs are, against the share of the shard in memory.",

@@ -1,6 +1,7 @@
 """What lesson 06 says of its numbers."""
 
 from kit.claims import GAIN, LIMIT, Claim
+from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at
 from lab.csc.study import LARGE_RATE, SMALL_RATE
@@ -168,6 +169,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="How many times as fast as dense is the exchange at a density of 10 %?",
+    guess=Guess("10 times"),
     answer=answer,
     picture="Stacked bars of a step of AlexNet, dense and at each density, and of the exchange of "
     "a small network: predicted from messages and own work, next to what was measured. Further "

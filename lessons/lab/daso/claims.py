@@ -1,6 +1,7 @@
 """What lesson 13 says of its numbers."""
 
 from kit.claims import GAIN, LIMIT, Claim
+from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at, factor_apart, summary
 from lab.daso.learning import CYCLING, STALE
@@ -117,6 +118,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="How much shorter is a batch with B = 4, W = 1 than a synchronous one?",
+    guess=Guess("25 %"),
     answer=answer,
     picture="Bars: the time of a batch, with the prediction through each. The other figure: "
     "drift of the nodes against batches, until the epoch's last, blocking sum; paired differences "

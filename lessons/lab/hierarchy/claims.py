@@ -1,6 +1,7 @@
 """What lesson 10 says of its numbers."""
 
 from kit.claims import GAIN, LIMIT, Claim
+from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import factor_apart
 from kit.words import number_of_bytes
@@ -139,6 +140,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="How many times as fast as the flat ring are three phases, for short and long vectors?",
+    guess=Guess("3 x and 1 x"),
     answer=answer,
     picture="Time of allreduce algorithms against the size of the vector, and their gain over the "
     "flat ring; time against the ranks that are taken to share a node; the cost of a node's bus.",

@@ -1,6 +1,7 @@
 """What lesson 11 says of its numbers: what a large batch costs, what LARS and warm-up gain."""
 
 from kit.claims import GAIN, LIMIT, NOISE, Claim, interval
+from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at, where
 from kit.words import percent
@@ -105,6 +106,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="What accuracy, in percent, does SGD reach with the largest batch?",
+    guess=Guess("70 %"),
     answer=answer,
     picture="Held-out accuracy of SGD and LARS against the batch; what LARS and warm-up gain.",
     yours=YOURS,

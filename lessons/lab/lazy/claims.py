@@ -3,6 +3,7 @@
 import math
 
 from kit.claims import GAIN, LIMIT, NOISE, Claim
+from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at, best, level, where
 from kit.words import count, threshold
@@ -129,6 +130,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="Which theta gives the shortest step with overlap?",
+    guess=Guess("64 KiB"),
     answer=answer,
     picture="The time of a training step against theta, with and without overlap, measured "
     "and predicted; eager calls over the best theta on three clusters.",

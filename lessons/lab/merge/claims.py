@@ -1,6 +1,7 @@
 """What lesson 09 says of its numbers."""
 
 from kit.claims import GAIN, LIMIT, NOISE, Claim
+from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at, best, where
 from lab.lazy.predicted_places import either, predicted
@@ -151,6 +152,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="How many calls a step does the best merge make?",
+    guess=Guess("20 calls"),
     answer=answer,
     picture="The time of a training step with eager calls, with several thetas, with one call "
     "and with merged gradients, measured and predicted.",

@@ -1,6 +1,7 @@
 """What lesson 04 says of its numbers."""
 
 from kit.claims import GAIN, LIMIT, Claim
+from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.words import number_of_bytes, percent
 from lab.overlap.here import TITLES
@@ -111,6 +112,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="How many times as fast is a step with overlap: with a call per gradient, with one call?",
+    guess=Guess("3 times and 2 times"),
     answer=answer,
     picture="Bars of training steps without and with overlap, each with its prediction; the share "
     "hidden of what can be hidden, against theta.",

@@ -3,6 +3,7 @@
 import statistics
 
 from kit.claims import GAIN, LIMIT, Claim
+from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.words import percent
 from lab.performance.yours import YOURS
@@ -121,6 +122,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="By what percentage does the roofline miss a kernel (median)?",
+    guess=Guess("50 %"),
     answer=answer,
     picture="Predicted over measured times of kernels for roofline and perceptrons; steps, "
     "measured and predicted; the rooflines; which resource limits a predicted cluster.",

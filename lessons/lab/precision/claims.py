@@ -1,6 +1,7 @@
 """What lesson 05 says of its numbers."""
 
 from kit.claims import GAIN, LIMIT, NOISE, Claim
+from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at
 from kit.words import percent
@@ -137,6 +138,7 @@ REVEAL = Reveal(
     rows,
     ask="Gradients of the largest batch: which is larger, by what factor, noise or the float16 "
     "ring's error?",
+    guess=Guess("the noise, 2 times", ("noise", "ring")),
     answer=answer,
     picture="Bars of a step with float32 and float16 on the wire, and the ratio of the two for "
     "calls of each length; rounding errors against ranks, next to the noise of a mini-batch; "

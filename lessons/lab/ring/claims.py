@@ -1,6 +1,7 @@
 """What lesson 01 says of its numbers: latency, then bandwidth; a node that shares memory."""
 
 from kit.claims import GAIN, LIMIT, Claim
+from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at
 from kit.words import number_of_bytes, seconds, times
@@ -121,6 +122,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="How many times as long as 1 KiB does the longest vector take (64 MiB)?",
+    guess=Guess("1000 times"),
     answer=answer,
     picture="Time and bus bandwidth of an allreduce against the bytes of each rank's vector: the "
     "ring, measured and predicted, MPI's own Allreduce, and shared memory without messages.",

@@ -1,6 +1,7 @@
 """What lesson 08 says of its numbers."""
 
 from kit.claims import GAIN, LIMIT, Claim
+from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at
 from lab.scaling.far import IB
@@ -183,6 +184,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="What is the scaling efficiency on all ranks, eager and with everything switched on?",
+    guess=Guess("50 % and 90 %"),
     answer=answer,
     picture="Bars: a step on all ranks for five techniques, with the prediction through each; "
     "scaling efficiency against ranks. More figures: bands up to 2048 GPUs, published numbers.",

@@ -1,6 +1,7 @@
 """What lesson 07 says of its numbers."""
 
 from kit.claims import GAIN, LIMIT, NOISE, Claim, interval
+from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at, factor_apart, where
 from kit.words import seconds
@@ -172,6 +173,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="Which technique shortens this network's step most, and what efficiency do all reach?",
+    guess=Guess("overlap", tuple(name.strip("+ ") for name in (RING, HALF, OVERLAP, LAZY, CSC))),
     answer=answer,
     picture="Bars: the time of a step for each stack, with the prediction through each; "
     "efficiency against nodes; accuracy against time.",

@@ -1,6 +1,7 @@
 """What lesson 12 says of its numbers."""
 
 from kit.claims import GAIN, LIMIT, NOISE, Claim
+from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at, overlap, where
 from kit.words import seconds
@@ -127,6 +128,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="Whose messages take the least time at 10 %: dense ring, CSC, top-k or HiTopKComm?",
+    guess=Guess("top-k", ("dense ring", "CSC", "top-k", "HiTopKComm")),
     answer=answer,
     picture="Bars: time of the messages of dense ring, CSC, top-k and HiTopKComm. Lines: bytes out "
     "of a node against ranks. The other figures show the time to choose and the accuracy.",

@@ -1,6 +1,7 @@
 """What lesson 00 says of its numbers."""
 
 from kit.claims import GAIN, Claim
+from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at
 from kit.words import number_of_bytes, seconds
@@ -85,6 +86,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="How many times closer to the true weights do 8 ranks get by the mean of their gradients?",
+    guess=Guess("8 times"),
     answer=answer,
     picture="How far training ends from the true weights against the number of ranks, with the "
     "mean of their gradients and with each rank's own; the time that Send takes against the size "

@@ -1,0 +1,86 @@
+"""A student's guess (--predict): its form, and how far off it was.
+
+    form = Guess("3 times and 2 times")             two numbers; an example, as the error shows it
+    form = Guess("overlap", choices=("ring", "overlap"))    one of these words
+    form.refuse("80 %")                             what is wrong with this guess; "" if nothing is
+    form.compared("4 and 2", "1.45 times with ..., 1.00 times ...")     "2.8 x and 2 x off"
+
+The measured numbers are read in the lesson's answer: the first ones that have the example's unit.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+
+from kit.words import off_by
+
+NUMBER = re.compile(
+    r"(?<![\w.])(-?\d[\d,]*\.?\d*(?:e-?\d+)?|inf)\s*(%|percent|x\b|times|[KMG]iB|B\b|bytes|calls?)?"
+)
+KINDS = {"percent": "%", "x": "times", "calls": "call", "bytes": "B"}
+BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+NAMED = {"eager": "0 B", "one call": "inf B"}  # thetas that have names
+
+
+def numbers(text: str) -> list[tuple[float, str]]:
+    """[(3.0, "times"), ...]; "16 MiB" in bytes, the unit "" where there is none."""
+    for name, theta in NAMED.items():
+        text = re.sub(rf"^{name}", theta, text.strip())
+    found = []
+    for digits, unit in NUMBER.findall(text):
+        unit = KINDS.get(unit, unit)
+        value = float(digits.replace(",", "")) * BYTES.get(unit, 1)
+        found.append((value, "B" if unit in BYTES else unit))
+    return found
+
+
+def plain(word: str) -> str:
+    return re.sub(r"[\W_]", "", word.lower())
+
+
+@dataclass(frozen=True)
+class Guess:
+    """example: a guess of the right form; choices: the words that it may name, if it is a word."""
+
+    example: str
+    choices: tuple[str, ...] = ()
+
+    def named(self, text: str) -> str | None:
+        """The choice that this text names first; None without one."""
+        text = plain(text)
+        places = {choice: text.find(plain(choice)) for choice in self.choices}
+        found = [choice for choice, place in places.items() if place >= 0]
+        return min(found, key=lambda choice: (places[choice], -len(choice)), default=None)
+
+    def refuse(self, guess: str) -> str:
+        """Why this guess does not answer the question; "" if it does."""
+        if self.choices:
+            wanted, fits = f"one of {', '.join(self.choices)}", self.named(guess) is not None
+        else:
+            asked, given = numbers(self.example), numbers(guess)
+            wanted = "1 number" if len(asked) == 1 else f"{len(asked)} numbers"
+            fits = len(given) == len(asked) and all(
+                unit in ("", own) for (_, unit), (_, own) in zip(given, asked)
+            )
+        return "" if fits else f"got {guess!r}; wanted {wanted}; next: --predict '{self.example}'"
+
+    def compared(self, guess: str, answer: str) -> str:
+        """How far the guess is off what the answer says was measured; "" if it says no number."""
+        if self.choices:
+            right = self.named(guess) == self.named(answer)
+            return "" if self.named(answer) is None else "right" if right else "another one"
+        asked = numbers(self.example)
+        measured = [value for value, unit in numbers(answer) if unit == asked[0][1]][: len(asked)]
+        if len(measured) < len(asked):
+            return ""
+        unit = asked[0][1]
+        given = [value for value, own in numbers(guess) if own in ("", unit)]
+        return " and ".join(off(*pair, unit) for pair in zip(given, measured)) + " off"
+
+
+def off(guess: float, measured: float, unit: str) -> str:
+    if unit == "%":
+        return f"{abs(guess - measured):.3g} points"
+    if guess != measured and math.inf in (guess, measured):
+        return "infinitely"
+    return off_by(guess, measured) if guess != measured else "0%"

@@ -1,0 +1,67 @@
+"""A guess is held to the question's form, and told how far off it was."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from docs.tools import gains
+from kit.guess import Guess
+
+ROOT = Path(__file__).resolve().parents[2]
+LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))
+TWO, BYTES = Guess("3 times and 2 times"), Guess("64 KiB")
+WORD = Guess("overlap", ("ring", "mixed precision", "overlap", "CSC"))
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda file: file.stem)
+def test_each_lesson_compares_its_own_example(lesson):
+    """The example has its form, the answer holds what is compared, and the lesson shows both."""
+    result = json.loads((ROOT / "figures" / f"{lesson.stem}.json").read_text())
+    reveal = gains.reveal_of(lesson)
+    guess, answer = reveal.guess, reveal.answer(result)
+    assert not guess.refuse(guess.example) and guess.compared(guess.example, answer), answer
+    right = guess.compared(answer.split(";")[0], answer)
+    assert right == "right" or set(right.split(" ")) <= {"0%", "0", "points", "and", "off"}
+
+
+@pytest.mark.parametrize(
+    "form, guess, fits",
+    [
+        (TWO, "3 and 2", True),
+        (TWO, "1.5 x, 1 x", True),
+        (TWO, "80 %", False),
+        (TWO, "3", False),
+        (TWO, "no idea", False),
+        (BYTES, "eager", True),
+        (BYTES, "one call", True),
+        (BYTES, "65536", True),
+        (BYTES, "16 times", False),
+        (WORD, "Mixed-precision", True),
+        (WORD, "the weather", False),
+        (Guess("50 %"), "after 50 percent", True),
+        (Guess("1000 times"), "1,000 times", True),
+    ],
+)
+def test_its_form(form, guess, fits):
+    said = form.refuse(guess)
+    assert (said == "") == fits, said
+    assert fits or (repr(guess) in said and form.example in said)
+
+
+@pytest.mark.parametrize(
+    "form, guess, answer, said",
+    [
+        (TWO, "4 and 2", "1.45 times with a call, 1.00 times with one", "2.8 x and 100% off"),
+        (BYTES, "64 KiB", "theta = 16 MiB, 6 calls a step, for ResNet-50", "256 x off"),
+        (BYTES, "eager", "eager, for ResNet-50", "0% off"),
+        (BYTES, "one call", "theta = 16 MiB", "infinitely off"),
+        (Guess("70 %"), "70", "66.2 % after 15 steps", "3.8 points off"),
+        (Guess("2 times"), "2", "nothing, because there is one rank", ""),
+        (WORD, "overlap", "mixed precision, by 39.8 ms", "another one"),
+        (WORD, "CSC", "CSC, by 39.8 ms", "right"),
+        (WORD, "CSC", "none", ""),
+    ],
+)
+def test_how_far_off(form, guess, answer, said):
+    assert form.compared(guess, answer) == said
