@@ -30,7 +30,7 @@ evaluates all claims on the committed figures, so a sentence and its figure cann
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kit.rows import at
@@ -49,6 +49,8 @@ class Claim:
     expected: the verdict on the committed figure. FAILS is for a technique's losing scene that the
     sentence states the other way round elsewhere; NOISE for a tie.
     here: only `--like this-machine` measures it, which the committed figures do not.
+    control: a second comparison that must hold, too: the other bound, or where the sentence names
+    a cause, that the effect is absent without it.
     timed: does a measured time decide it? False for bytes, messages, bits, what is learned, and
     what is only computed: such a claim is judged on a busy machine, too.
     kind: GAIN or LIMIT puts it into docs/results.md: what the technique gains, and when not.
@@ -61,11 +63,23 @@ class Claim:
     kind: str = ""
     here: bool = False
     timed: bool = True
+    control: Callable[[dict], tuple | None] | tuple | None = None
 
 
 def decide(claim: Claim, result: dict, reverse: bool = False) -> Verdict:
     """The verdict on a claim. reverse: with its relation turned round, for the test of the test."""
-    compare = claim.compare
+    found = compared(claim, claim.compare, result, reverse)
+    if claim.control is None or found.verdict != HOLDS:
+        return found
+    control = compared(claim, claim.control, result)
+    if control.verdict == HOLDS:
+        return found
+    reason = "the control: what the sentence gives as the cause does not explain it here"
+    return replace(found, verdict=control.verdict, reason=f"{reason} ({claim.unless})")
+
+
+def compared(claim: Claim, compare: Any, result: dict, reverse: bool = False) -> Verdict:
+    """The verdict on one comparison of a claim."""
     left, relation, right, *factor = (compare(result) if callable(compare) else compare) or NOTHING
     left, right = value(left, result), value(right, result)
     if left is None or right is None:

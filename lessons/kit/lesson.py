@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import refgf.launch as launch
-from kit import axes, checks, claims, gpu, memory, mine, regime, rejected
+from kit import axes, checks, claims, gpu, memory, mine, regime, rejected, waiting
 from kit.record import WRITABLE, code_hash, machine, plain
 from kit.regime import regime_of
 from kit.reveal import COLUMNS, Reveal, indented
@@ -219,8 +219,14 @@ class Lesson:
         self._ask(run)
         wanting = run.others()
         run.looks.append(load.look())
+        about, log = waiting.estimate(options), options.output / f"{self.name}.txt"
+        if said := waiting.in_words(about, log):
+            run.tell(f"{textwrap.fill(said, COLUMNS)}\n")
+        if run.rank == 0:
+            run.log = log.open("w")
         start_s = time.perf_counter()
-        found = measure(run)
+        with waiting.Counter(run, about):
+            found = measure(run)
         if run.mine:
             found["mine"] = run.mine.record() | {"series": self.reveal.yours.measure(run, found)}
         wrong = rejected.of_all(run.plain)

@@ -3,8 +3,10 @@
 import json
 import os
 import statistics
+import threading
 import time
 from dataclasses import asdict, dataclass
+from typing import TextIO
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from kit import gpu
 from kit.record import ROOT, code_hash
 from kit.regime import regime_of
 from kit.reveal import COLUMNS
+from kit.waiting import ERASE
 from kit.words import link_probed, place, seconds
 from refgf.cluster import probe
 from refgf.comm.native import mpi_allreduce
@@ -67,21 +70,34 @@ class Run:
         self.rank, self.size = plain.Get_rank(), plain.Get_size()
         self.opaque = False  # has anything been sent that self.comm does not count?
         self.verbose = getattr(options, "verbose", True)
-        self.column = 0  # of the screen: behind the titles that share a line
+        self.line, self.counts = "", False  # of the screen: its titles; is a counter behind them?
+        self.screen = threading.Lock()  # between this thread and the counter's
+        self.log: TextIO | None = None  # all tables, on rank 0
         self.looks: list = []  # at the machine's load, one at the start of each section
         self.place = place(self.plain, options)
         self.mine = None
 
     def say(self, text: str = "") -> None:
-        """Print on rank 0, with -v."""
+        """Print on rank 0, with -v; into the log always."""
         if self.verbose:
             self.tell(text)
+        elif self.log:
+            print(text, file=self.log, flush=True)
 
     def tell(self, text: str = "") -> None:
         """Print on rank 0, always."""
         if self.rank == 0:
-            print(f"\n{text}" if self.column else text, flush=True)
-            self.column = 0
+            with self.screen:
+                self.erase()
+                print(f"\n{text}" if self.line else text, flush=True)
+                self.line = ""
+            if self.log:
+                print(text, file=self.log, flush=True)
+
+    def erase(self) -> None:
+        """The counter's text leaves the screen, the titles before it stay. Needs `screen`."""
+        if self.counts:
+            print(f"{ERASE}{self.line}", end="", flush=True)
 
     def section(self, title: str) -> None:
         """A title on the screen; without -v all titles share a line, to show what is running."""
@@ -89,11 +105,13 @@ class Run:
         self.say(f"\n== {title} ==")
         if self.verbose or self.rank:
             return
-        if self.column + len(title) + 5 > COLUMNS:
-            self.column = 0
-            print()
-        self.column += len(title) + 5
-        print(f"{title} ... ", end="", flush=True)
+        with self.screen:
+            self.erase()
+            if len(self.line) + len(title) + 5 > COLUMNS:
+                self.line = ""
+                print()
+            self.line += f"{title} ... "
+            print(f"{title} ... ", end="", flush=True)
 
     def table(self, header: list[str], rows: list[list]) -> None:
         """Print rows under a header, right-aligned columns."""

@@ -1,6 +1,7 @@
 """Claims: what decides them, and that those of the committed figures hold as their text says."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,50 @@ def test_a_reversed_claim_is_noticed(claimed):
         if claim.expected == HOLDS and not claim.here:
             reversed_ = claims.decide(claim, result, reverse=True)
             assert reversed_.verdict != HOLDS, claim.text
+
+
+def test_a_claim_fails_without_its_control(claimed):
+    """A claim with a cause, or with two bounds, does not hold where the second comparison fails."""
+    found, result = claimed
+    for claim in found:
+        if claim.control is not None and claim.expected == HOLDS and not claim.here:
+            turned = claims.compared(claim, claim.control, result, reverse=True)
+            assert turned.verdict in (FAILS, NOISE, NOT_MEASURED), claim.text
+            if turned.verdict == FAILS:
+                left, relation, *rest = (
+                    claim.control(result) if callable(claim.control) else claim.control
+                )
+                without = replace(claim, control=(left, claims.REVERSED[relation], *rest))
+                assert claims.decide(without, result).verdict == FAILS, claim.text
+
+
+def of_figure(stem: str, start: str):
+    """(the claim that starts like this, the figure's result)"""
+    (lesson,) = [lesson for lesson in LESSONS if lesson.stem.startswith(stem)]
+    found = [each for each in gains.reveal_of(lesson).claims if each.text.startswith(start)]
+    return found[0], json.loads((ROOT / "figures" / f"{lesson.stem}.json").read_text())
+
+
+def test_a_busy_core_is_no_copy_of_weights():
+    """Lesson 02 where everything is ten times off: convolutions, which copy nothing, too."""
+    for start in ("Every fully connected", "Normalisation and pooling"):
+        claim, result = of_figure("02", start)
+        for row in result["layers"]["rows"]:
+            row["seconds"] = [10 * predicted_s for predicted_s in row["predicted_s"]]
+        decided = claims.decide(claim, result)
+        assert decided.verdict == FAILS and "the control" in str(decided), str(decided)
+
+
+def test_overlap_that_loses_does_not_change_nothing():
+    """Lesson 04 where overlap makes one call 35 % longer, and eager calls, too."""
+    for start in ("With one call a step", "With a call per gradient, overlap hides"):
+        claim, result = of_figure("04", start)
+        for row in result["steps"]["rows"]:
+            for key in ("median_s", "low_s", "high_s"):
+                row["overlapped"][key] = 1.35 * row["sequential"][key]
+        assert claims.decide(claim, result).verdict == FAILS
+        lesson = gains.reveal_of(next(each for each in LESSONS if each.stem.startswith("04")))
+        assert not any(row.what.startswith("hidden") for row in lesson.rows(result))
 
 
 def test_gains_in_the_texts_are_those_of_the_figures():

@@ -25,11 +25,15 @@ def first(result: dict, name: str) -> dict:
     return summary(row(result, name)["first_s"])
 
 
-def first_epochs(result: dict) -> tuple | None:
+def first_epochs(relation: str, factor: float):
     """Compares first epochs, if the first store is the emulated one."""
-    if "EMULATED" not in result["rows"][0]["store"]:
-        return None
-    return first(result, "memory"), "<", first(result, "no cache"), 1.1
+
+    def compare(result: dict) -> tuple | None:
+        if "EMULATED" not in result["rows"][0]["store"]:
+            return None
+        return first(result, "memory"), relation, first(result, "no cache"), factor
+
+    return compare
 
 
 def later_s(result: dict, name: str) -> float:
@@ -55,11 +59,12 @@ def waited(name: str, epoch: int) -> tuple:
 BUSY = "other load: a cache saves waiting, and takes processor time"
 CLAIMS = (
     Claim(
-        "From the emulated slow store the first epoch takes at most 1.1 times as long as without a "
+        "From the emulated slow store the first epoch takes 0.9 to 1.1 times as long as without a "
         "cache: all are misses.",
-        first_epochs,
+        first_epochs("<", 1.1),
         BUSY,
         kind=LIMIT,
+        control=first_epochs(">", 0.9),
     ),
     Claim(
         "With the shard in memory, later epochs take at most 0.1 times as long as without a cache.",
@@ -68,9 +73,11 @@ CLAIMS = (
         kind=GAIN,
     ),
     Claim(
-        "With half in memory, later epochs take at least 0.45 times as long: misses dominate.",
+        "With half in memory, later epochs take 0.45 to 0.7 times as long: half are misses, which "
+        "dominate.",
         lambda r: (later_s(r, "half memory"), ">", later_s(r, "no cache"), 0.45),
         BUSY,
+        control=lambda r: (later_s(r, "half memory"), "<", later_s(r, "no cache"), 0.7),
     ),
     Claim(
         "Later epochs with half on disk take at most half as long as with it in the slow store.",

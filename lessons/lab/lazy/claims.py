@@ -43,9 +43,11 @@ CLAIMS = (
         kind=GAIN,
     ),
     Claim(
-        "With overlap, one call at the end takes longer than the best theta: it hides nothing.",
+        "With overlap, one call at the end takes longer than the best theta: it hides nothing, so "
+        "it takes at least 0.9 times as long as without overlap.",
         (step("overlapped", INF), ">", step("overlapped")),
         unless="a backward pass that is short next to the exchange",
+        control=(step("overlapped", INF), ">", step("plain", INF), 0.9),
     ),
     Claim(
         "Without overlap, eager calls take longer than one call.",

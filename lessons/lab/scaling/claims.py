@@ -81,9 +81,10 @@ CLAIMS = (
     ),
     Claim(
         "On few ranks AlexNet's 26 tensors have few latencies to save: with lazy allreduce a step "
-        "still takes at least 0.9 times as long.",
+        "still takes 0.9 to 1.15 times as long.",
         technique(LAZY, ">", 0.9),
         unless="short messages or many ranks, whose latencies are most of a call",
+        control=technique(LAZY, "<", 1.15),
     ),
     Claim(
         "Mixed precision shortens the step on all ranks.",
