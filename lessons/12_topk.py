@@ -30,8 +30,12 @@ PREDICTION  n gradients in float32, a density of d percent, k = n d / 100; p = m
                 top-k         (p-1) (4 + 4) k                           (p-1) (4 + 4) k
                 HiTopKComm    2 (g-1)/g 4n + (m-1) (4 + 4) k/g          (m-1) (4 + 4) k
 
+            What is learned for these bytes is measured: CSC with and without a warm-up of its
+            density, top-k of the same density, and of the same bytes (a density p times smaller).
+
 Before you run it, write down: whose messages take the least time at 10 %: dense ring, CSC, top-k or
 HiTopKComm? At how many ranks does top-k at 1 % send as many bytes as the dense ring?
+With as many bytes as CSC, does top-k learn more or less than CSC?
 
 This is weak scaling: each rank brings its own batch, for any p. The links are those of 56 Gbit/s
 because their dilation, 56, slows a V100's 900 GB/s of memory (assumed) to 16 GB/s; with -v the run

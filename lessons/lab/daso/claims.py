@@ -8,7 +8,7 @@ from lab.daso.learning import CYCLING, STALE
 from lab.daso.scene import HALF, OVERLAPPED, SYNCHRONOUS
 from lab.daso.yours import YOURS
 
-EVERY, MAIN = "B = 1, W = 1", "B = 4, W = 1"
+EVERY, MAIN, BLOCKING = "B = 1, W = 1", "B = 4, W = 1", "blocking, bfloat16"
 NAMES = {  # of the table's rows
     SYNCHRONOUS: "synchronous",
     OVERLAPPED: "synchronous, overlapped",
@@ -43,6 +43,19 @@ def drift(name: str):
     return found
 
 
+def training(result: dict) -> dict | None:
+    """The mean time of a batch in the training whose accuracy is judged, at best.
+
+    Its first and last epochs sum in every batch, as in the warm-up; between them B = 4, W = 1.
+    """
+    warm, main = batch(BLOCKING)(result), batch(MAIN)(result)
+    ends, epochs = (at(result, "accuracy", key) for key in ("ends", "epochs"))
+    if not warm or not main or not epochs:
+        return None
+    share = min(1.0, 2 * ends / epochs)
+    return {key: share * warm[key] + (1 - share) * main[key] for key in warm if key != "repeats"}
+
+
 PAIRED = "accuracy", "paired"  # differences in accuracy, with their intervals
 SLOW = "links on which communication is much less than half of a synchronous step"
 CLAIMS = (
@@ -65,6 +78,19 @@ CLAIMS = (
         "links too slow for half of the bytes to hide behind backward",
         kind=LIMIT,
         control=(batch(MAIN), "<", batch(HALF), 1.2),
+    ),
+    Claim(
+        "The training whose accuracy is shown, with its warm-up and cool-down, takes at most 0.75 "
+        "times as long as synchronous training.",
+        (training, "<", batch(SYNCHRONOUS), 0.75),
+        SLOW,
+    ),
+    Claim(
+        "Yet it takes at least 1.1 times as long as synchronous training whose float16 sums "
+        "overlap backward: in so few epochs warm-up and cool-down cost more than the rest gains.",
+        (training, ">", batch(HALF), 1.1),
+        "a long training, of which warm-up and cool-down are a small share",
+        kind=LIMIT,
     ),
     Claim(
         "A hidden sum is not free: B = 1, W = 1 takes longer than B = 4, W = 1, but less than "
@@ -113,8 +139,15 @@ def rows(r: dict) -> list[Row]:
 
 def answer(r: dict) -> str:
     batches = {row["name"]: row["batch"]["median_s"] for row in r["times"]["rows"]}
-    saved = 1 - batches[MAIN] / batches[SYNCHRONOUS]
-    return f"{100 * abs(saved):.0f} % {'shorter' if saved > 0 else 'longer'}"
+    found = [change(batches[MAIN] / batches[SYNCHRONOUS])]
+    if whole := training(r):
+        ratio = whole["median_s"] / batches[HALF]
+        found.append(f"the whole training {change(ratio)} than with overlapped float16 sums")
+    return "; ".join(found)
+
+
+def change(ratio: float) -> str:
+    return f"{100 * abs(1 - ratio):.0f} % {'shorter' if ratio < 1 else 'longer'}"
 
 
 REVEAL = Reveal(

@@ -5,12 +5,9 @@ from lab.scaling.models import FORM, IN_ORDER, ROUND_ROBIN, STEPS
 
 MS = 1e3
 BELOW = (
-    "Closed form: 2(p-1) alpha + 2(p-1)/p beta m. Contention: SimGrid, messages on a link "
-    "share it fairly. Calibrated TCP: with SMPI's own factors, as if this link carried TCP; "
-    f"they change with the size of a message. SimGrid sends the first {STEPS} of a ring's "
-    "2(p-1) steps, which are alike. On the fat tree 16 nodes share a switch with 8 links up. "
-    "In the order of the nodes one message leaves each switch, so the formula is right. Round "
-    "robin, all 16 leave it at once."
+    "Contention: SimGrid, messages on a link share it fairly. Calibrated TCP: SMPI's own factors. "
+    f"SimGrid sends {STEPS} of a ring's 2(p-1) steps, which are alike. On the fat tree 16 nodes "
+    "share 8 links up: in order one message leaves each switch, round robin all 16 at once."
 )
 
 

@@ -5,13 +5,12 @@ Each panel shows one network on one cluster.
 
 from kit import axes
 from lab.scaling import models_picture
-from lab.scaling.far import ALPHA, BANDWIDTH, ETHERNET, IB, RESNET_BATCH, RESNET_RATE
+from lab.scaling.far import ALPHA, BANDWIDTH, ETHERNET, IB, RESNET_RATE
 from lab.scaling.points import efficiency, short
 from lab.stack import bars
-from refgf.cluster import like
 from refgf.papers.scaling import headlines as published_inputs
 from refgf.papers.scaling.confronted import WIDE, verdict
-from refgf.papers.scaling.headlines import BATCH, HEADLINES, PERCENT, SMALL_BATCH, V100_RATE
+from refgf.papers.scaling.headlines import HEADLINES, PERCENT, SMALL_BATCH, V100_RATE
 from refgf.papers.scaling.rows import SYSTEMS
 
 MS, EFFICIENCY = 1e3, "scaling efficiency, %"
@@ -173,34 +172,18 @@ def share_of_chunks(headline: dict) -> str:
     low, high = PERCENT.values
     begins = f"{headline['low']:.0f} of 512 ({100 * headline['low'] / 512:.0f} %)"
     return (
-        f"CSC's share of the chunks: {bars.DENSITY:g} % in the figure of up to 2048 ranks, "
-        f"{low:g} to {high:g} % in that of the headlines, because that of {SPEEDUP} of 512 is not "
-        f"stated. So its interval begins at {begins}. "
+        f"CSC sends {bars.DENSITY:g} % in the figure of up to 2048 ranks, {low:g} to {high:g} % in "
+        f"that of the headlines ({SPEEDUP} of 512 states none), whose interval begins at {begins}. "
     )
 
 
 def sources() -> str:
-    """Where the rates of one V100 come from, here and elsewhere.
-
-    So 4 ranks have other efficiencies here than in the first figure and in lesson 07.
-    """
-    like56, like10 = (like.load(name) for name in ("v100-56gbit", "v100-10gbe"))
-    alexnet, resnet = (f"{like56.steps[name][1]:.0f}" for name in ("alexnet", "resnet50"))
-    links = [link_in_words((each.latency_s,), (each.rate,)) for each in (like56, like10)]
+    """Where the rates of one GPU come from: others are used elsewhere."""
     slow, fast = published_inputs.RESNET_RATE.values
-    added = ETHERNET.gamma_s_per_byte / ETHERNET.beta_s_per_byte  # a ring sends twice, adds once
     return (
-        "Above, a GPU's images/s are measured: AlexNet's on a V100 by "
-        "lambda-tensorflow-benchmark, from float32 to float16 (less for batches of "
-        f"{BATCH.values[0]}, inferred), ResNet-50's by ddl-benchmarks at a batch of "
-        f"{RESNET_BATCH.values[0]}, on a GPU that it does not name. The headline of ResNet-50 "
-        f"takes {slow:.0f} to {fast:.0f} images/s of a V100 instead, so its interval begins "
-        "lower. The adding on Ethernet is in MG-WFBP's own simulation; without it a byte costs "
-        f"{1 + added / 2:.2g} times less. The first figure and lesson 07 take others: {alexnet} "
-        f"for AlexNet, computed from {SPEEDUP} of 512, and {resnet} for ResNet-50, computed from "
-        f"a step of ResNet-152; InfiniBand {links[0]}; Ethernet {links[1]}. Lesson 15 takes the "
-        "peaks of the data sheet, float32 and the same theta for any number of ranks. So on many "
-        "ranks a smaller part of its steps is computing."
+        "One GPU's images/s are measured by others here, computed from published steps in the "
+        f"first figure: see V100 in the glossary. ResNet-50's headline takes {slow:.0f} to "
+        f"{fast:.0f}, so its star lies below the band here and inside the interval there."
     )
 
 

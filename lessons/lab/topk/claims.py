@@ -98,6 +98,16 @@ CLAIMS = (
         unless="more epochs, or a warm-up of CSC's density",
         timed=False,
     ),
+    Claim(
+        "A warm-up of CSC's density buys accuracy with bytes: over 10 points above CSC without.",
+        (("learning", "differences", "CSC, warm-up"), ">", 10.0),
+        unless="more epochs, in which CSC needs no warm-up",
+    ),
+    Claim(
+        "With as many bytes as CSC (a density p times smaller), top-k is as accurate or better.",
+        (("learning", "differences", "top-k, same bytes"), ">", 0.0),
+        unless="so few elements a rank that most gradients wait too long",
+    ),
 )
 
 
