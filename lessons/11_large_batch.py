@@ -28,8 +28,9 @@ PREDICTION  b images per rank and p ranks: batch p b, N / (p b) steps an epoch, 
             One layer of AlexNet holds 60 % of the parameters. Distribution by layers therefore
             gains at most a factor of 1.7.
 
-Before you run it, write down: with a batch of 512 of the about 1,400 digits, 5 epochs are 15 steps.
-What accuracy, in percent, will SGD reach with it? And LARS? (--full: all of them in one batch.)
+Before you run it, write down: with a batch of 512 of the about 1,400 digits, 5 epochs are 15 steps,
+and with one of 64 they are 115. What accuracy, in percent, will SGD reach with each? And LARS? And
+what if the larger batch may take as many steps? (--full: all images in one batch, too.)
 
 Batches grow as in weak scaling. One rank with p micro-batches of b images computes what p ranks
 compute (checked, to the bit). So each rank trains models of its own, and p trainings run at once.

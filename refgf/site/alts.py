@@ -10,12 +10,10 @@ ALTS = {
     "non-blocking call, one that is polled, and a blocking call in a thread.",
     "04_overlap_timeline": "Time lines of two ranks: forward, backward, allreduce, waiting and "
     "update in one step, without overlap and with it.",
-    "05_mixed_precision_learning": "Accuracy with float16 minus accuracy with float32, for two "
-    "loss scales, with intervals; the dynamic loss scale against the step.",
     "05_mixed_precision_rounding": "Rounding error of ring and direct against the number of ranks; "
     "the same errors next to the noise of a mini-batch, against the batch.",
-    "05_mixed_precision_scale": "Histogram of gradient magnitudes with the ranges in which float16 "
-    "loses them; shares that become zero or infinite, against the loss scale.",
+    "05_mixed_precision_scale": "Shares of the gradients that become zero or infinite against the "
+    "loss scale; bars of accuracy in float32 and in float16 with three loss scales.",
     "06_csc_choice": "Which chunks each step sends; the share of chunks sent at least once against "
     "steps, by importance, by what stays after sending, and in turn.",
     "06_csc_learning": "Accuracy of CSC minus that of dense training; loss with other choices of "
@@ -44,10 +42,10 @@ ALTS = {
     "treated as a node, for a short and a longer vector; lines without hierarchy.",
     "11_large_batch_norms": "Bars: time of a LARS step by who forms the norms: each rank all of "
     "them, equal slices, or whole layers. Two sizes of network.",
-    "11_large_batch_search": "Held-out accuracy against the peak learning rate: SGD and LARS, "
-    "with and without warm-up, for two batches.",
-    "12_topk_accuracy": "Accuracy of dense training and of top-k minus that of CSC at the same "
-    "density, with intervals.",
+    "11_large_batch_gains": "Paired differences in accuracy: LARS over SGD at each batch and "
+    "length, and warm-up over none. With intervals.",
+    "12_topk_accuracy": "Accuracy against the bytes of the whole training: CSC with and without "
+    "warm-up, top-k of the same density and of the same bytes, dense.",
     "12_topk_choice": "Time to choose 1 % against the number of gradients, for four selections; "
     "bars of messages and own work for each exchange at 10 % and 1 %.",
     "13_daso_learning": "Distance of a node from the mean of all against the batch of an epoch, "

@@ -64,17 +64,15 @@ def test_the_training_loss_says_that_csc_has_learned_less():
     assert csc.loss_in_words({"none": {"accuracy": None, "loss": None}}) == ""
 
 
-def test_what_warm_up_changes():
-    lesson = gains.module_of(gains.ROOT / "lessons" / "11_large_batch.py")
-    assert large_batch.WARMUP_SHARE == lesson.WARMUP_SHARE
-    rows = [
-        {"optimizer": "SGD", "batch": 512, "warm": warm, "steps": 15, "rate": rate}
-        for warm, rate in ((True, 0.04), (False, 0.02))
-    ]
-    said = large_batch.warm_up({"rows": rows}, 512)
-    assert "first 2 of 15 steps" in said and "0.04 with warm-up and 0.02 without" in said
-    rows[1]["rate"] = 0.04
-    assert "the same peak rate for SGD, 0.04." in large_batch.warm_up({"rows": rows}, 512)
+def test_what_lacks_at_a_large_batch_is_steps():
+    """The rows of the same steps are those of more epochs, and the second batch's."""
+    rows = gains.figure("11_large_batch")["trained"]["rows"]
+    result = {"trained": {"rows": rows, "epochs": 5}}
+    sgd = [row for row in rows if row["optimizer"] == "SGD" and not row["warm"]]
+    steps = [(row["batch"], row["steps"]) for row in large_batch.same_steps(sgd, result)]
+    assert steps == [(128, 60), (256, 60), (512, 60)]
+    epochs = [(row["batch"], row["epochs"]) for row in large_batch.same_epochs(sgd, result)]
+    assert epochs == [(64, 5), (128, 5), (256, 5), (512, 5)]
 
 
 @pytest.mark.parametrize("place, said", [(topk.CORE, "none is measured"), ("a GPU", "fast.")])

@@ -1,9 +1,9 @@
 """Complete trainings of lesson 11, each on one rank: micro-batches accumulated, then evaluated.
 
     train, held_out = training.images_of(run, 3)               fold 3
-    result = training.learn(run, rules, epochs, cell, exponent, fold, seed)
+    result = training.learn(run, rules, cell, exponent, fold, seed)
 
-A cell is (optimiser, with warm-up?, batch). `rules` are the lesson's learning rate and step.
+A cell is (optimiser, with warm-up?, batch, epochs). `rules`: the lesson's learning rate and step.
 """
 
 import functools
@@ -74,11 +74,9 @@ def micro_batches_of_steps(data, batch: int, per_rank: int, epoch: int, seed: in
         yield (next(stream)[:2] for stream in streams), min(batch, data.size - step * batch)
 
 
-def learn(
-    run: kit.Run, rules: Rules, epochs: int, cell: tuple, exponent: int, number: int, seed: int
-) -> dict:
+def learn(run: kit.Run, rules: Rules, cell: tuple, exponent: int, number: int, seed: int) -> dict:
     """Accuracy in percent and loss of one training at 2^exponent times the base rate."""
-    (optimizer, warm, batch), (train, held_out) = cell, images_of(run, number)
+    (optimizer, warm, batch, epochs), (train, held_out) = cell, images_of(run, number)
     kind = functools.partial(LARS, trust=run.options.trust) if optimizer == "LARS" else MomentumSGD
     update = functools.partial(kind, weight_decay=images.WEIGHT_DECAY)
     model = replica(network(run, train, seed), update, seed=seed)

@@ -14,7 +14,7 @@ PAIRS = 10  # that an interval of accuracies needs
 HALF, FULL = (("times", "steps", wire) for wire in ("float16", "float32"))
 CALL = "times", "calls", str(SHORT)
 ZERO = "scales", "rows"  # the share of the gradients that become zero with each loss scale
-LOST = "learning", "lost"
+LOST = "learning", "lost", loss_scales.LOW
 
 
 def growth(result: dict):
@@ -87,6 +87,14 @@ CLAIMS = (
         "float16 with a scale of 2^-16 ends less than 1.5 points below float32, too.",
         (accuracy(loss_scales.LOW), ">", -1.5),
         "a scale so low that the lost gradients carry most of the norm",
+        timed=False,
+    ),
+    Claim(
+        "Without a loss scale gradients can be too small to train with: where they are 2^24 times "
+        "as small, float16 ends at least 20 points below float32. A scale of 2^24 gives the same "
+        "bits as here.",
+        (accuracy(loss_scales.NONE), "<", -20.0),
+        "gradients that are still large enough for float16",
         timed=False,
     ),
     Claim(

@@ -31,11 +31,13 @@ LARGEST_ZERO = float(np.finfo(HALF).smallest_subnormal) / 2  # the largest that 
 TOO_LOW, GOOD, TOO_HIGH = 2.0**-16, 2.0**12, 2.0**24
 SCALES = [2.0**k for k in range(-16, 29, 4)]
 BASELINE, DYNAMIC, LOW = "float32", "dynamic scale, from 2^24", "scale 2^-16"
+NONE = "scale 2^-24"  # as no scale does, where the gradients are 2^24 times as small
 MIXED = {"wire": HALF, "half_weights": True}
 KINDS = {
     BASELINE: lambda: {},
     DYNAMIC: lambda: MIXED | {"loss_scale": LossScale(TOO_HIGH, dynamic=True, interval=50)},
     LOW: lambda: MIXED | {"loss_scale": LossScale(TOO_LOW)},
+    NONE: lambda: MIXED | {"loss_scale": LossScale(2.0**-24)},
 }
 FOLDS, FIRST_SEED = 5, 100
 
@@ -53,7 +55,7 @@ def real_gradients(run: kit.Run, data) -> list[np.ndarray]:
 def lost(run: kit.Run, gradients: np.ndarray) -> dict:
     """For each loss scale, what becomes zero on the wire, by count and by norm, or infinite."""
     run.section("Underflow, overflow and the loss scale")
-    magnitude, rows = np.log2(np.abs(gradients[gradients != 0])), {}
+    rows = {}
     for scale in SCALES:
         scaled = gradients * np.float32(scale)
         measured = Underflow(lambda x: None, HALF)
@@ -66,8 +68,7 @@ def lost(run: kit.Run, gradients: np.ndarray) -> dict:
         ["loss scale", "become zero", "their share of the norm", "become infinite"],
         [[f"2^{exponent(scale)}", *map(percent, row.values())] for scale, row in rows.items()],
     )
-    counts, edges = np.histogram(magnitude, bins=np.arange(-50, 12))
-    return {"rows": rows, "histogram": {"counts": counts.tolist(), "edges": edges.tolist()}}
+    return {"rows": rows}
 
 
 def zero_shares(scaled: np.ndarray) -> dict:
@@ -116,13 +117,15 @@ def learn(run: kit.Run, train, held_out) -> dict | None:
         ],
     )
     lost = {
-        key: float(np.mean([step[key] for one in runs[LOW] for step in one["steps"]]))
-        for key in ("zero", "norm")
+        name: {
+            key: float(np.mean([step[key] for one in runs[name] for step in one["steps"]]))
+            for key in ("zero", "norm")
+        }
+        for name in (LOW, NONE)
     }
-    run.say(
-        f"{LOW} makes {percent(lost['zero'])} of the gradients zero, with {percent(lost['norm'])} "
-        "of the norm\n(mean of all steps)."
-    )
+    for name, shares in lost.items():
+        zero, norm = map(percent, shares.values())
+        run.say(f"{name} makes {zero} of the gradients zero, with {norm} of the norm (mean).")
     for name in KINDS:
         run.say(f"{name}: {trials.in_words([one['epochs'] for one in runs[name]])}")
     epochs_of = {name: [one["epochs"] for one in row] for name, row in runs.items()}
@@ -132,7 +135,6 @@ def learn(run: kit.Run, train, held_out) -> dict | None:
         "pairs": pairs,
         "lost": lost,
         "skipped": runs[DYNAMIC][0]["skipped"],
-        "scales": [step["scale"] for step in runs[DYNAMIC][0]["steps"]],
     }
 
 
@@ -149,12 +151,11 @@ def train_alone(run: kit.Run, train, held_out, seed: int, epochs: int, name: str
 
 
 def record(stack) -> list[dict]:
-    """A list to which each step from now on appends its loss scale and what becomes zero."""
+    """A list to which each step from now on appends what becomes zero."""
     steps, finish = [], stack.finish
 
     def recorded():
-        lost = zero_shares(to_host(stack.model.gradients.flat))
-        steps.append({"scale": stack.model.loss_scale.scale} | lost)
+        steps.append(zero_shares(to_host(stack.model.gradients.flat)))
         return finish()
 
     stack.finish = recorded

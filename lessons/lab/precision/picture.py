@@ -1,4 +1,4 @@
-"""Lesson 05's figures: times; rounding and noise; loss scales; learning."""
+"""Lesson 05's figures: times; rounding and noise; loss scales."""
 
 import numpy as np
 
@@ -8,10 +8,6 @@ from lab.precision import loss_scales, times
 from lab.precision.rounding import DIRECT, RING
 
 MS = 1e3
-OTHER_SHARES = (
-    "The figure of loss scales shows other shares: of one rank's part of one batch, early in a "
-    "training. Here they are of whole batches, and a mean of all steps."
-)
 SHIFT = 1.25  # times x: so that a point does not hide another
 
 
@@ -20,8 +16,8 @@ def draw(result: dict) -> dict:
     return {
         "": draw_times(result),
         "rounding": draw_rounding(result["rounding"], result["noise"]),
-        "scale": draw_scales(result["scales"], result["noise"], result["ranks"]),
-    } | ({"learning": draw_learning(result["learning"])} if result["learning"] else {})
+        "scale": draw_scales(result["scales"], result["learning"]),
+    }
 
 
 def draw_times(result: dict):
@@ -131,94 +127,49 @@ def draw_rounding(rounding: dict, noise: dict):
     return axes.finish(figure, error, spread)
 
 
-def draw_scales(scales: dict, noise: dict, ranks: int):
-    """The gradients' magnitudes; what becomes zero or infinite with each loss scale."""
-    title = "Lesson 05: what float16 loses on the wire, and the loss scale"
-    figure, (gradients, lost) = axes.frame(title, 1, 2)
-    draw_gradients(gradients, scales["histogram"])
+def draw_scales(scales: dict, learning: dict | None):
+    """What becomes zero or infinite with each loss scale, and how networks learn with them."""
+    title = "Lesson 05: what float16 loses on the wire, and what the loss scale is for"
+    figure, (lost, accuracy) = axes.frame(title, 1, 2)
     exponents = [loss_scales.exponent(scale) for scale in scales["rows"]]
-    kinds = {  # colours as in the other panel
+    kinds = {
         "zero": "become zero",
         "infinite": "become infinite",
-        "norm": "norm of those\nthat become zero",
+        "norm": "norm of those that become zero",
     }
     for number, (key, name) in enumerate(kinds.items()):
-        percent = [100 * row[key] for row in scales["rows"].values() if key in row]
-        lost.plot(exponents[: len(percent)], percent, label=name, **axes.style(number))
-    if str(ranks) in noise["rows"]:
-        level = 100 * noise["rows"][str(ranks)]["noise"]["median_s"]
-        name = f"noise of a batch of {ranks * noise['batch']} images, relative to the gradient"
-        lost.axhline(level, color="grey", ls="--", lw=1)
-        lost.annotate(name, (-17, level), (0, 4), textcoords="offset points")
+        percent = [100 * row[key] for row in scales["rows"].values()]
+        lost.plot(exponents, percent, label=name, **axes.style(number))
     lost.set(
         title="What is lost, by loss scale (one batch)",
         xlabel="log2 of the loss scale",
         ylabel="% of the gradients, or of their norm",
+        ylim=(-3, 125),
     )
-    lost.set_yscale("symlog", linthresh=0.001)
-    lost.margins(y=0.12)
-    lost.set_ylim(None, 1000)
-    lost.grid(alpha=0.3)
-    for x, row in zip(exponents, scales["rows"].values()):
-        if not row["zero"] and not row["infinite"]:
-            lost.annotate("none lost", (x, 0), (0, -16), textcoords="offset points", ha="center")
-    axes.finish(figure, gradients, lost)
-    lost.get_legend().set_loc("upper center")
-    lost.get_legend().set_bbox_to_anchor((0.58, 0.86), lost.transAxes)  # below the noise
-    return figure
+    if learning:
+        draw_accuracies(accuracy, learning)
+    return axes.finish(figure, lost)
 
 
-def draw_gradients(axis, histogram: dict) -> None:
-    counts, edges = histogram["counts"], histogram["edges"]
-    percent = 100 * np.array(counts) / max(1, sum(counts))
-    axis.bar(edges[:-1], percent, width=1, align="edge", color="grey")
-    zones = {  # the colours of zero and infinite in the other panel, and one that is not there
-        "zero in float16": (-60, -25, "", 0),
-        "subnormal: fewer digits": (-25, -14, "//", 3),
-        "infinite": (16, 30, "xx", 1),
-    }
-    for name, (low, high, hatch, number) in zones.items():
-        colour = axes.COLOURS[number]
-        axis.axvspan(low, high, fc=colour, ec="white", alpha=0.25, hatch=hatch, label=name)
+def draw_accuracies(axis, learning: dict) -> None:
+    """Mean held-out accuracy in float32 and in float16 with each scale, and paired differences."""
+    for y, (name, runs) in enumerate(learning["runs"].items()):
+        mean = 100 * np.mean([epochs[-1]["accuracy"] for epochs in runs])
+        axis.barh(y, mean, color=axes.COLOURS[5], height=0.6)
+        points, note = learning["differences"].get(name), f"{mean:.1f} %"
+        if points:
+            half = points["high_s"] - points["median_s"]
+            note += f": {points['median_s']:+.1f} \N{PLUS-MINUS SIGN} {half:.1f} points"
+        if shares := learning["lost"].get(name):
+            zero, norm = (100 * shares[key] for key in ("zero", "norm"))
+            note += f"\n{zero:.3g} % become zero, {norm:.2g} % of the norm"
+        axis.annotate(note, (1, y), (4, 0), textcoords="offset points", va="center")
+    names = [name.replace(", ", ",\n") for name in learning["runs"]]
+    axis.set_yticks(range(len(names)), names)
     axis.set(
-        title="Gradients of a small AlexNet, one rank",
-        xlim=(-52, 20),
-        xlabel="log2 of the magnitude; a loss scale of 2^k adds k",
-        ylabel="% of the gradients",
-    )
-
-
-def draw_learning(learning: dict):
-    """Differences of accuracies, with intervals; the dynamic loss scale of the first pair."""
-    title = "Lesson 05: learning in float16, against float32"
-    figure, (points, scale) = axes.frame(title, 1, 2)
-    found = learning["differences"]
-    if all(found.values()):  # one pair has no interval
-        axes.points(points, range(len(found)), found.values(), across=True, **axes.style(0))
-    else:
-        middle = {"xycoords": "axes fraction", "ha": "center", "va": "center"}
-        middle["bbox"] = {"facecolor": "white", "edgecolor": "none"}
-        points.annotate("one pair has no interval", (0.5, 0.5), **middle)
-    names = [name.replace(", ", ",\n") for name in found]
-    if "lost" in learning:
-        zero, norm = (100 * learning["lost"][key] for key in ("zero", "norm"))
-        names[-1] += (
-            f": {zero:.2g} % of the\ngradients become zero,\nwith {norm:.2g} % of the norm\n"
-        )
-        names[-1] += "(mean of all steps)"
-    points.set_yticks(range(len(names)), names)
-    points.axvline(0, color="grey", lw=1)
-    points.locator_params(axis="x", nbins=5)
-    points.set(
-        title=f"Small AlexNet with float16, pairs of runs: {learning['pairs']}",
-        xlabel="points of accuracy above float32, mean and 95 % interval",
+        title="Accuracy in float32, and in float16\n"
+        f"with a loss scale ({learning['pairs']} runs of each)",
+        xlabel="held-out images right, %\n(points: paired difference from float32)",
+        xlim=(0, 100),
         ylim=(len(names) - 0.5, -0.5),
     )
-    steps, colour = range(1, len(learning["scales"]) + 1), axes.COLOURS[0]
-    scale.semilogy(steps, learning["scales"], base=2, color=colour)
-    skipped = learning["skipped"]
-    scale.set(title=f"Dynamic loss scale: {skipped} steps skipped", xlabel="step of the first pair")
-    scale.set_ylabel("loss scale")
-    for axis in (points, scale):
-        axis.grid(alpha=0.3)
-    return axes.finish(figure, below=OTHER_SHARES)
