@@ -29,11 +29,13 @@ from kit.rows import overlap
 from kit.words import number_of_bytes, seconds
 from refgf.oracle.grade import marking, report
 from refgf.oracle.grade.student_process import load, sentence
+from refgf.oracle.spec.exercise import Collective, copied
 
 RIGHT, WRONG, NOT_WRITTEN, ABSENT = "right", "WRONG", "not written yet", "absent"
 LIMITS_S = 20, 120  # of a call of a student's function: with --quick, without
 UNITS = {"s": seconds, "bytes": number_of_bytes, "%": "{:.3g} %".format, "": "{:.4g}".format}
 ALIKE = 1e-6  # relative: losses of sums in another order differ by roundings
+TIMES = "Times are this machine's, unless a panel predicts those of another one."
 OURS, YOUR_COLOUR = axes.COLOURS[0], axes.COLOURS[axes.YOURS]
 
 
@@ -189,9 +191,17 @@ def of(run, yours: Yours) -> Mine | None:
     states = run.plain.bcast(run.on_rank_0(lambda: judged(run, file, yours)))
     limit = Limit(run.quick(*LIMITS_S))
     mine = Mine(file, limit.around("file", imported)(file), states, limit)
-    exercises = marking.exercises_of(run.options.lesson[:2])
-    mine.references = {each.name: each.reference for each in exercises}
+    for each in marking.exercises_of(run.options.lesson[:2]):
+        if not isinstance(each, Collective):  # which works in place
+            mine.references[each.name] = on_copies(each.reference)
+            if each.name in mine:
+                mine.functions[each.name] = on_copies(mine[each.name])
     return mine
+
+
+def on_copies(function: Callable) -> Callable:
+    """The same function, which may overwrite its arguments: ranks that are threads share them."""
+    return lambda *arguments: function(*copied(arguments))
 
 
 def imported(file: Path) -> ModuleType:
@@ -289,7 +299,7 @@ def draw(result: dict):
         draw_series(panel, series)
     for panel in panels[len(found) :]:
         panel.set_axis_off()
-    return axes.finish(figure, *panels[: len(found)])
+    return axes.finish(figure, *panels[: len(found)], below=TIMES)
 
 
 def draw_series(axis, series: dict) -> None:
@@ -311,9 +321,11 @@ def draw_series(axis, series: dict) -> None:
     if values and min(values) > 0 and max(values) > 30 * min(values):
         axis.set_yscale("log")
     else:
-        axis.set_ylim(min([0, *values]), None)
+        low, high = axis.dataLim.intervaly
+        axis.set_ylim(min(0.0, 1.08 * low), high + 0.08 * (high - min(0.0, low)) or 1.0)
     apart = -(-len(at) // 8)
-    axis.set_xticks(list(at)[::apart], series["x"][::apart], rotation=20, ha="right")
-    units = {"s": "seconds of this machine", "bytes": "bytes", "%": "percent"}
+    turned = {"rotation": 20, "ha": "right"} if len(at) > 1 else {}
+    axis.set_xticks(list(at)[::apart], series["x"][::apart], **turned)
+    units = {"s": "seconds", "bytes": "bytes", "%": "percent"}
     axis.set(xlabel=series["xlabel"], ylabel=units.get(series["unit"], series["unit"]))
     axis.set_title(series["title"], fontsize=axes.TEXT_POINTS + 1)

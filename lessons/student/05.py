@@ -2,6 +2,10 @@
 
     python -m refgf.oracle grade 05 lessons/student/05.py
 
+and let the lesson measure them, next to the project's (--quick: in short):
+
+    mpiexec -n 4 python lessons/05_mixed_precision.py --mine lessons/student/05.py
+
 NumPy is all you need. The marks do not know this file's other functions, so add as many as you
 like. A function may overwrite its arguments, which are copies. Exercise 1 is done, as an example.
 

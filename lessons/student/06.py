@@ -2,6 +2,10 @@
 
     python -m refgf.oracle grade 06 lessons/student/06.py
 
+and let the lesson measure them, next to the project's (--quick: in short):
+
+    mpiexec -n 4 python lessons/06_csc.py --mine lessons/student/06.py
+
 NumPy is all you need. The marks do not know this file's other functions, so add as many as you
 like. Exercise 1 is done, as an example.
 

@@ -2,6 +2,10 @@
 
     python -m refgf.oracle grade 09 lessons/student/09.py
 
+and let the lesson measure them, next to the project's (--quick: in short):
+
+    mpiexec -n 4 python lessons/09_merged_gradients.py --mine lessons/student/09.py
+
 Plain Python is all you need. The marks do not know this file's other functions, so add as many as
 you like. Exercise 1 is done, as an example.
 

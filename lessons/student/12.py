@@ -2,6 +2,10 @@
 
     python -m refgf.oracle grade 12 lessons/student/12.py
 
+and let the lesson measure them, next to the project's (--quick: in short):
+
+    mpiexec -n 4 python lessons/12_topk.py --mine lessons/student/12.py
+
 NumPy is all you need. The marks do not know this file's other functions, so add as many as you
 like. Exercise 1 is done, as an example.
 

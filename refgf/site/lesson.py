@@ -165,6 +165,8 @@ class Lesson:
         found = [self.text.heading("Something to write")]
         found.append(f'<p>Fill in <a href="{source}">{path}</a>, and have it marked:</p>')
         found.append(plain(f"python -m refgf.oracle grade {self.number} {path}"))
+        found.append("<p>Then let the lesson measure it, next to the project's:</p>")
+        found.append(plain(f"mpiexec -n 4 python {self.path} --mine {path}"))
         for function in docstring.functions(self.files.text(path)):
             found += [self.text.heading(function.title, 3), python(function.code)]
             if function.hint:

@@ -20,9 +20,11 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
     if "hits" in mine:
         random, size = np.random.default_rng(14), len(shards[0])
         orders = [random.permutation(shards[0]).tolist() for _ in range(3)]
-        made = [count(orders, size // 2, size // 4) for count in mine.pair("hits")]
+        made = [count(orders, size // 4, size // 2) for count in mine.pair("hits")]
         at = "epoch", range(1, 4)
-        for level, title in enumerate(("Hits in memory, half a shard", "Hits on disk, a quarter")):
+        for level, title in enumerate(
+            ("Hits in memory, a quarter of the shard", "Hits on disk, half of it")
+        ):
             both = ([epoch[level] for epoch in counts] for counts in made)
             series.append(mine.series("hits", title, at, *both))
     costs = next(iter(found["costs"].values()))

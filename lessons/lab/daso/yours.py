@@ -31,7 +31,8 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
             for plan in mine.pair("global_sums")
         )
         title = f"Sums over nodes in an epoch of {BATCHES} batches"
-        series.append(mine.series("global_sums", title, ("phase", SETTINGS), *both))
+        at = "B, W", [f"{skip}, {wait}" for skip, wait in SETTINGS.values()]
+        series.append(mine.series("global_sums", title, at, *both))
     if "merge" in mine:
         waited = range(5)
         w, others = np.ones(1, np.float32), np.zeros(1, np.float32)

@@ -9,7 +9,7 @@ from kit import images, rounding
 from kit.mine import Yours
 from refgf.device import to_host
 
-FIRST_SCALE, INTERVAL = 2.0**24, 5
+FIRST_SCALE, INTERVAL = 2.0**16, 5
 RANKS = (1, 2, 4, 8, 16, 32)
 KINDS = {True: "each hop rounds", False: "inputs and result are rounded"}
 
@@ -18,9 +18,10 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
     mine, series = run.mine, []
     if "half" in mine:
         x = np.float32(2.0) ** np.arange(-27, 18, 4) * np.float32(1.1)
-        both = [make(x).tolist() for make in mine.pair("half")]
+        both = [(100 * np.abs(make(x) / x - 1)).tolist() for make in mine.pair("half")]
         at = "number", [f"{value:.2g}" for value in x]
-        series.append(mine.series("half", "Numbers after the wire", at, *both))
+        title = "Relative error of a number on the wire"
+        series.append(mine.series("half", title, at, *both, unit="%"))
     if "half_sum" in mine:
         for every_hop, title in KINDS.items():
             both = ([error(make, p, every_hop) for p in RANKS] for make in mine.pair("half_sum"))

@@ -17,21 +17,21 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
     at = "ranks", RANKS
     if "ring_seconds" in mine:
         both = ([f(p, sum(nbytes), *LINK) for p in RANKS] for f in mine.pair("ring_seconds"))
-        title = "Ring of all gradients"
+        title = "Ring of ResNet-50's gradients, predicted"
         series.append(mine.series("ring_seconds", title, at, *both, unit="s"))
     if "step_seconds" in mine:
         both = (
             [f(p, one_s, ready_s, nbytes, *LINK) for p in RANKS] for f in mine.pair("step_seconds")
         )
-        title = "Step of eager exchange with overlap"
+        title = "Step of ResNet-50, eager, predicted"
         series.append(mine.series("step_seconds", title, at, *both, unit="s"))
     if "predicted_efficiency" in mine:
-        for weak, title in ((True, "weak scaling"), (False, "strong scaling")):
+        for weak, title in ((True, "weak"), (False, "strong")):
             both = (
                 [f(p, one_s, sum(nbytes), *LINK, weak) for p in RANKS]
                 for f in mine.pair("predicted_efficiency")
             )
-            title = f"Efficiency without overlap, {title}"
+            title = f"Efficiency without overlap, {title} scaling"
             series.append(mine.series("predicted_efficiency", title, at, *both, unit="%"))
     if "speedup_and_efficiency" in mine:
         steps_s = [mine.ours("step_seconds")(p, one_s, ready_s, nbytes, *LINK) for p in RANKS]
