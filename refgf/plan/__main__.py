@@ -16,14 +16,17 @@ import os
 import signal
 import sys
 import textwrap
+from dataclasses import replace
 
 from refgf.cluster import like
 from refgf.papers.scaling import machine
 from refgf.papers.scaling.collectives import LINES
 from refgf.plan import (
+    calibration,
     fabric,
     figure,
     inputs,
+    nodes,
     platforms,
     profile,
     replay,
@@ -36,7 +39,8 @@ from refgf.plan import (
 )
 from refgf.plan import measure as measuring
 from refgf.plan.benchmarks import Stated
-from refgf.plan.question import Question
+from refgf.plan.question import NCCL, Question
+from refgf.plan.step_times import StepTimes
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,19 +52,24 @@ def parser() -> argparse.ArgumentParser:
     )
     add = plan.add_argument
     add("--model", required=True, help="a network's name, a trace, or a list of gradients; below")
-    add("--machine", required=True, help="a name, a machine file, nccl-tests or OSU text; below")
+    add("--machine", help="a name, a machine file, nccl-tests or OSU text; below")
     add("--ranks", type=int, required=True)
     add("--ranks-per-node", type=int, default=1, help="they share a link (default: %(default)s)")
     inside = "the link inside a node, as 5us 800gbit (default: the machine's, else that between)"
     add("--inside", nargs=2, metavar=("LATENCY", "RATE"), help=inside)
+    between = "the link between nodes, of all adapters of a node together, as 5us 200gbit"
+    add("--between", nargs=2, metavar=("LATENCY", "RATE"), help=between)
     add("--batch", type=int, help="samples a rank and step of a network (default: the machine's)")
     add("--rate", type=float, help="samples/s of a rank without exchange (default: the machine's)")
     which = "the step of a trace, as 3 or ProfilerStep#3 (default: the last)"
     add("--step", type=step_number, help=which)
-    overlap = "speed of backward during a call, 0 to 1; 1: not slowed (default: %(default)s)"
-    add("--overlap", type=float, default=1.0, help=overlap)
-    flat = f"the flat one: {', '.join(LINES)} (default: %(default)s); tree: binomial, not NCCL's"
-    add("--allreduce", default="ring", help=flat)
+    overlap = "speed of backward during a call, 0 to 1; 1: not slowed. Two numbers: a range "
+    overlap += f"(default: {calibration.LEAST_OVERLAP:g} to 1 with --allreduce nccl, else 1)"
+    add("--overlap", type=float, nargs="+", metavar="SHARE", help=overlap)
+    flat = f"the flat one: {', '.join(LINES)}; tree: binomial, not NCCL's. {NCCL}: NCCL's own "
+    flat += "choice of ring or tree, with what published steps took longer than the formulas "
+    flat += f"(default: {NCCL} for nodes of GPUs and --between, else ring)"
+    add("--allreduce", help=flat)
     add("--measured-ranks", type=int, help="of an OSU or nccl-tests text that does not say")
     add("--measured-hosts", type=int, help="of these ranks, if the text has no list of devices")
     add("--measured-table", metavar="N", help="a number or a name, if the text has several tables")
@@ -109,14 +118,15 @@ def formats() -> str:
 {indented(paces)}
 
 machines (--machine): {", ".join(named)}
+{indented("nodes of GPUs: " + ", ".join(nodes.described()))}
     A text of nccl-tests or OSU gives the link between nodes: of nccl-tests the out-of-place time,
     or the in-place one where it is alone.
     A machine file can have two links, "between" nodes and "inside" one. --inside adds or replaces
     the second one. Without it the link between nodes stands for it.
     nccl-tests on one host is refused, and without its list of devices it needs --measured-hosts.
     A text of several tables needs --measured-table. Tags of launchers and logs, times, colours,
-    indentation and UTF-16 do not matter. NCCL's trees have no formula here: run all_reduce_perf
-    with NCCL_ALGO=Tree on as many ranks as you plan for, and its measured times are used.
+    indentation and UTF-16 do not matter. Best is all_reduce_perf on as many ranks as you plan for:
+    its measured times are used.
 
 a trace (--model):
 {profile.__doc__}
@@ -134,16 +144,19 @@ def indented(text: str) -> str:
 
 def plan(given: argparse.Namespace) -> None:
     stated = Stated(given.measured_ranks, given.measured_hosts, given.measured_table)
-    network = fabric.load(given.machine, stated)
+    network = network_of(given, stated)
     if given.inside:
         network = fabric.with_inside(network, *given.inside, "--inside")
     step = inputs.read_model(given.model, network, given.batch, given.rate, given.step)
-    asked = Question(
-        step, network, given.ranks, given.ranks_per_node, given.overlap, given.allreduce
-    )
+    asked = asked_of(given, step, network)
     if given.platform and not given.simulate:
         raise ValueError(
             f"plan: got --platform {given.platform} alone; wanted --simulate with it; next: add it"
+        )
+    if given.simulate and asked.allreduce == NCCL:
+        raise ValueError(
+            "plan: got --simulate with --allreduce nccl; wanted an algorithm of refgf, which "
+            "SimGrid replays; next: add --allreduce ring"
         )
     found = report.answer(asked)
     platform = given.platform or platforms.NAMES[0]
@@ -160,6 +173,38 @@ def plan(given: argparse.Namespace) -> None:
         print(json.dumps(found, indent=1))
     elif given.simulate:
         print("\n" + replay.text(found["simgrid"]))
+
+
+def network_of(given: argparse.Namespace, stated: Stated) -> fabric.Fabric:
+    """--machine and --between, of which one may be missing."""
+    if not (given.machine or given.between):
+        raise ValueError(
+            "plan: got no --machine; wanted one, or --between; next: --between 5us 200gbit"
+        )
+    network = fabric.load(given.machine, stated) if given.machine else None
+    if given.between:
+        network = fabric.with_between(network, *given.between, "--between")
+    return network
+
+
+def asked_of(given: argparse.Namespace, step: StepTimes, network: fabric.Fabric) -> Question:
+    """With NCCL's allreduce what published steps say of it is an input, too."""
+    named = given.allreduce or (
+        NCCL if given.between or given.machine in nodes.described() else "ring"
+    )
+    shares = sorted(given.overlap or [1.0])
+    if len(shares) > 2 or not 0 <= shares[0] <= shares[-1] <= 1:
+        got = " ".join(map(str, given.overlap))
+        raise ValueError(
+            f"plan: got --overlap {got}; wanted one or two shares of 0 to 1; next: --overlap 0.7 1"
+        )
+    asked = Question(step, network, given.ranks, given.ranks_per_node, shares[-1], named)
+    if named == NCCL and asked.size > 1:
+        asked = calibration.calibrated(asked)
+    if given.overlap:
+        least = replace(asked.unmodelled, least_overlap=shares[0])
+        asked = replace(asked, unmodelled=least)
+    return asked
 
 
 def scored(given: argparse.Namespace) -> None:

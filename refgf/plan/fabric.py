@@ -1,6 +1,8 @@
 """What the network of a cluster costs: the links between and inside nodes, and their ranges.
 
 --machine v100-10gbe       a name of refgf/cluster/machines, or a file of that form
+--machine dgx-a100         a node of GPUs: nodes.toml
+--between 5us 200gbit      a link between nodes, without a file
 --machine mine.json        a machine file (refgf/papers/scaling/machine.py; `measure` writes one)
 --machine nccl.txt         what all_reduce_perf of nccl-tests printed, or osu_latency, or
                            osu_allreduce with --measured-ranks and --measured-hosts
@@ -15,7 +17,7 @@ from refgf.cluster import like
 from refgf.machine.units import parse_rate, parse_time
 from refgf.papers.scaling.machine import Machine
 from refgf.papers.scaling.machine import load as load_machine
-from refgf.plan import benchmarks, measure, measurements, texts
+from refgf.plan import benchmarks, measure, measurements, nodes, texts
 from refgf.plan.benchmarks import NOTHING, Stated
 from refgf.plan.measurements import Times
 from refgf.predict.cost import Line, Link
@@ -100,6 +102,9 @@ def load(name: str, stated: Stated = NOTHING) -> Fabric:
     if name in like.names() and name != like.HERE:
         refuse_stated(name, stated)
         return of_cluster(like.load(name))
+    if name in nodes.described():
+        refuse_stated(name, stated)
+        return of_node(name)
     path = Path(name)
     try:
         text = texts.content(name) if path.is_file() else None
@@ -108,7 +113,7 @@ def load(name: str, stated: Stated = NOTHING) -> Fabric:
             f"plan --machine {name}: got no text ({error}); next: {advice()}"
         ) from None
     if text is None:
-        known = ", ".join(each for each in like.names() if each != like.HERE)
+        known = ", ".join([*(n for n in like.names() if n != like.HERE), *nodes.described()])
         wanted = f"{known}, or a file that exists"
         raise ValueError(f"plan --machine: got {name[:80]!r}; wanted {wanted}; next: {advice()}")
     try:
@@ -134,6 +139,28 @@ def refuse_stated(name: str, stated: Stated) -> None:
 
 def advice() -> str:
     return "mpiexec -n 2 python -m refgf.predict measure --out mine.json, on two nodes"
+
+
+def of_node(name: str) -> Fabric:
+    """A node of GPUs, by its name in nodes.toml."""
+    (between, source), (inside, known) = (nodes.link(name, which) for which in nodes.LINKS)
+    return Fabric(name, source, between, inside, inside_source=known)
+
+
+def with_between(given: Fabric | None, latency: str, rate: str, source: str) -> Fabric:
+    """The same machine with this link between its nodes, as 5us and 200gbit; None: the link alone.
+
+    A rate is that of a node, of all its adapters together. A measured ring is refused.
+    """
+    between = nodes.link_of(latency, rate, source)
+    if given is None:
+        return Fabric(source, "given, for a node", between)
+    if given.lines or given.ring_hop:
+        raise ValueError(
+            f"plan: got {source} and {given.name}, which measured an allreduce between nodes; "
+            "wanted one of them; next: leave one out"
+        )
+    return replace(given, between=between, source=f"{source}, for a node")
 
 
 def of_cluster(described: like.Like) -> Fabric:

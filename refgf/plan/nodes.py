@@ -5,9 +5,9 @@ from functools import cache
 from pathlib import Path
 
 from refgf.machine.units import parse_rate, parse_time
-from refgf.plan.fabric import Fabric
 from refgf.predict.cost import Link
 
+LINKS = ("between", "inside")
 FILE = Path(__file__).with_name("nodes.toml")
 
 
@@ -16,18 +16,10 @@ def described() -> dict[str, dict]:
     return tomllib.loads(FILE.read_text())
 
 
-def load(name: str, between: list[str] | None = None, source: str = "") -> Fabric:
-    """The links of this node; between: another latency and rate between nodes, as 5us 200gbit."""
-    data = described()[name]
-    found, told = {}, {}
-    for link in ("between", "inside"):
-        latency, rate, known, why = data[link]
-        told[link] = f"{known}: {why}"
-        found[link] = link_of(latency, rate, f"{name}, {link}")
-    if between:
-        found["between"], told["between"] = link_of(*between, "--between"), source
-    made = Fabric(name, told["between"], found["between"], found["inside"])
-    return Fabric(**vars(made) | {"inside_source": told["inside"]})
+def link(name: str, which: str) -> tuple[Link, str]:
+    """(the link "between" nodes or "inside" one, how well its rate is known and why)."""
+    latency, rate, known, why = described()[name][which]
+    return link_of(latency, rate, f"{name}, {which}"), f"{known}: {why}"
 
 
 def link_of(latency: str, rate: str, where: str) -> Link:

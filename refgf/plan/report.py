@@ -15,6 +15,9 @@ MEASURE = {
     "beta": "measure or all_reduce_perf",
     "hops": "--inside",
     "ring": "all_reduce_perf",
+    "tcp": "all_reduce_perf on as many nodes",
+    "missed": "a measured step on as many ranks",
+    "overlap": "a trace with and without exchange, and --overlap",
     "pace": "a torch.profiler trace as --model",
 }
 MEANING = {
@@ -22,6 +25,9 @@ MEANING = {
     "beta": "s a byte",
     "hops": "s a message between nodes",
     "ring": "s of latency a step of the flat ring",
+    "tcp": "s a byte between nodes over TCP",
+    "missed": "what no formula has, of the whole step",
+    "overlap": "speed of backward during a call",
     "pace": "s of computing",
 }
 
@@ -77,7 +83,7 @@ def costs(link: Link) -> dict[str, float]:
 def network_notes(question: Question) -> list[str]:
     """What the reader should know of the network and of options without an effect."""
     fabric, k = question.fabric, question.per_node
-    found = list(fabric.notes)
+    found = [*fabric.notes, *question.unmodelled.notes]
     on = fabric.lines_per_node
     if on not in (0, k) and question.size > 1:
         found.append(
@@ -132,8 +138,7 @@ def text(found: dict[str, Any]) -> str:
         *inside_lines(found),
         *network["notes"],
         f"Predicted for {ranks}, {each}flat {flat};",
-        f"calls run during backward, which keeps {100 * found['overlap']:.0f} % of its speed "
-        "(--overlap)",
+        f"calls run during backward, which keeps {kept(found)} % of its speed (--overlap)",
     ]
     lines = [
         *(part for line in head for part in wrap(line, COLUMNS, subsequent_indent="    ")),
@@ -145,6 +150,13 @@ def text(found: dict[str, Any]) -> str:
         *efficiency_table(found["efficiency_percent"]),
     ]
     return "\n".join(lines + notes(found))
+
+
+def kept(found: dict[str, Any]) -> str:
+    """The share of its speed that backward keeps, or its range, in percent."""
+    most = 100 * found["overlap"]
+    least = most * found["ranges"].get("overlap", [1.0, 1.0])[1]
+    return f"{most:.0f}" if least == most else f"{least:.0f} to {most:.0f}"
 
 
 def in_words(link: dict[str, Any], known: bool = True) -> str:
@@ -265,6 +277,28 @@ def efficiency_table(curves: dict[str, dict[int, float | None]]) -> list[str]:
     return lines
 
 
+def left_out(found: dict[str, Any]) -> list[str]:
+    if "missed" in found["ranges"]:
+        return [
+            "No formula has these, so missed stands for them, on any number of ranks: casts,",
+            "choosing chunks and top-k, contention, stragglers, loading of data.",
+        ]
+    return [
+        "Not included, so efficiencies are mostly too high: casts, choosing chunks and top-k,",
+        "contention, stragglers, and what TCP adds to alpha and beta (--simulate: calibrated TCP).",
+    ]
+
+
+def on_real_clusters(found: dict[str, Any]) -> list[str]:
+    if "missed" in found["ranges"]:
+        return ["How right such intervals are on published steps: refgf predict score."]
+    return [
+        "{published}: {slower_than_predicted} of {steps} took longer than these formulas say, "
+        "{inside_the_interval} were".format_map(found["on_a_real_cluster"]),
+        "inside an interval of this kind (docs/scale.md has a table of such comparisons).",
+    ]
+
+
 def notes(found: dict[str, Any]) -> list[str]:
     widest = {row["widest_input"] for row in found["systems"].values() if row} - {"none"}
     least = f"{100 * buckets.FLAT:g} %"
@@ -278,16 +312,14 @@ def notes(found: dict[str, Any]) -> list[str]:
         f"CSC: {CSC_PERCENT:g} % of the chunks and a call of their norms, in the flat ring. "
         f"top-k: {100 * TOPK_DENSITY:g} %, after backward.",
         f"DASO: a sum between nodes every {DASO_EVERY} batches (B), used {DASO_WAIT} later (W).",
-        "Not included, so efficiencies are mostly too high: casts, choosing chunks and top-k,",
-        "contention, stragglers, and what TCP adds to alpha and beta (--simulate: calibrated TCP).",
+        *left_out(found),
         "Memory of a rank: weights, gradients and momentum (float32, 12 bytes a parameter), and",
         "what the system adds: float16 gradients, residual, scratch. Activations are left out.",
-        "{published}: {slower_than_predicted} of {steps} took longer than these formulas say, "
-        "{inside_the_interval} were".format_map(found["on_a_real_cluster"]),
-        "inside an interval of this kind (docs/scale.md has a table of such comparisons).",
+        *on_real_clusters(found),
     ]
     for name, (low, high) in sorted(found["ranges"].items()):
-        said = f"{name}, {MEANING[name]}: {low:.2f} to {high:.2f} times the value"
+        least, most = sorted((low, high))  # less overlap is slower
+        said = f"{name}, {MEANING[name]}: {least:.2f} to {most:.2f} times the value"
         narrowed = name not in widest or (name == "pace" and found["model"]["measured"])
         by = MEASURE[name]
         if name == "hops" and found["network"]["inside_known"]:

@@ -210,6 +210,27 @@ def text(found: dict[str, Any], every: bool = False) -> str:
     return "\n".join(lines)
 
 
+def short(found: dict[str, Any]) -> str:
+    row = found["halves"]["held_out"]["all"]
+    share = f"{100 * row['inside'] / row['rows']:.0f} % of {row['rows']} published steps inside"
+    return f"scored on a half that it never saw: {share}, error {100 * row['error']:.1f} % (median)"
+
+
+def sentence(found: dict[str, Any]) -> str:
+    """What the pages say of the half that calibrates nothing."""
+    row = found["halves"]["held_out"]["all"]
+    ethernet = found["halves"]["held_out"]["Ethernet"]
+    return (
+        f"On {row['rows']} published steps that calibrate nothing, "
+        f"{100 * row['inside'] / row['rows']:.0f} % lie inside the interval, the error of the step "
+        f"is {100 * row['error']:.1f} % (median), {row['too_slow']} are predicted too slow and "
+        f"{row['too_fast']} too fast; {row['narrow']} intervals are narrower than a factor of "
+        f"{NARROW}. On Ethernet ({ethernet['rows']} of them) the error is "
+        f"{100 * ethernet['error']:.0f} % and the interval {ethernet['width']:.1f} times wide: how "
+        "much of the wire TCP carries is stated nowhere."
+    )
+
+
 def line(name: str, row: dict[str, Any]) -> str:
     share = 100 * row["inside"] / row["rows"]
     return (

@@ -9,9 +9,8 @@ from dataclasses import replace
 from functools import cache
 
 from refgf.papers.scaling.scaling import ready_of
-from refgf.plan import nodes
 from refgf.plan.buckets import DDP_DEFAULT_MIB, MIB
-from refgf.plan.fabric import Fabric
+from refgf.plan.fabric import Fabric, of_node, with_between
 from refgf.plan.published import ETHERNET, NETWORKS, ScalingRow
 from refgf.plan.question import NCCL, Question
 from refgf.plan.step_times import StepTimes
@@ -38,8 +37,10 @@ def computed(network: str, batch: int, single: float) -> tuple[tuple[float, int]
 
 
 def fabric_of(row: ScalingRow) -> Fabric:
-    between = row.between and [LATENCY[row.fabric == ETHERNET], row.between]
-    return nodes.load(row.node, between, "published")
+    node = of_node(row.node)
+    if row.between is None:
+        return node
+    return with_between(node, LATENCY[row.fabric == ETHERNET], row.between, "published")
 
 
 def question_of(row: ScalingRow) -> Question:

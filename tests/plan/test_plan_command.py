@@ -98,7 +98,7 @@ def test_help_lists_networks_machines_and_formats(monkeypatch, capsys):
         "name,elements,ready_ms",
         '"refgf_machine": 1',
         "out-of-place time",
-        "1: not slowed (default: 1.0)",
+        "0.7 to 1 with --allreduce nccl, else 1",
         f"label, of all numbers: {', '.join(LABELS[:-1])} or {LABELS[-1]}",
     ):
         assert words in " ".join(said.split())

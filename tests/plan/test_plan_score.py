@@ -4,6 +4,7 @@ import json
 import shlex
 import sys
 from math import inf
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,13 @@ def test_the_held_out_half_keeps_its_bars():
     assert found["rows"] >= 30 and found["inside"] >= 0.8 * found["rows"]
     assert found["error"] <= 0.08
     assert 0.5 <= found["too_slow"] / found["too_fast"] <= 2
+
+
+def test_the_page_says_what_the_score_is():
+    """Sentences of docs/predict.md and README are generated (next: copy score.sentence, short)."""
+    root, found = Path(__file__).parents[2], score.answer()
+    assert score.sentence(found) in (root / "docs" / "predict.md").read_text()
+    assert score.short(found) in (root / "README.md").read_text()
 
 
 def test_counts_of_a_summary():
@@ -153,3 +161,54 @@ def test_no_slower_link_is_faster(nodes, per_node):
     fast = Nccl(nodes, per_node, NVLINK, NETWORK)
     slow = Nccl(nodes, per_node, Link(4e-6, 1 / 200e9), Link(20e-6, 1 / 40e9))
     assert all(slow(n) >= fast(n) > 0 for n in sizes) and fast.a_s == fast(0)
+
+
+# ---- the command ----
+
+
+def said(capsys, monkeypatch, *given):
+    monkeypatch.setattr(sys, "argv", ["refgf predict", "plan", *given])
+    code = command.main()
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+PACED = ["--model", "resnet50", "--batch", "64", "--rate", "390"]
+PACED += ["--ranks", "16", "--ranks-per-node", "8"]
+
+
+def test_a_link_without_a_file_and_nodes_by_name(capsys, monkeypatch):
+    code, told, _ = said(capsys, monkeypatch, *PACED, "--between", "5us", "200gbit", "--json")
+    found = json.loads(told)
+    assert code == 0 and found["allreduce"] == "nccl"
+    assert found["network"]["alpha_s"] == pytest.approx(5e-6)
+    assert set(found["ranges"]) >= {"missed", "overlap"} and "tcp" not in found["ranges"]
+    code, told, _ = said(capsys, monkeypatch, *PACED, "--machine", "aws-p3", "--json")
+    found = json.loads(told)
+    assert "tcp" in found["ranges"] and any(
+        "TCP is planned" in n for n in found["network"]["notes"]
+    )
+    row = found["systems"]["theta"]
+    assert row["low_s"] < row["step_s"] < row["high_s"]
+
+
+def test_overlap_is_a_range_or_a_number(capsys, monkeypatch):
+    for given, expected in (([], [1.0, 0.7]), (["--overlap", "0.8", "0.9"], [1.0, 0.8 / 0.9])):
+        told = said(capsys, monkeypatch, *PACED, "--machine", "dgx-a100", *given, "--json")[1]
+        assert json.loads(told)["ranges"]["overlap"] == pytest.approx(expected)
+    told = said(capsys, monkeypatch, *PACED, "--machine", "dgx-a100", "--overlap", "0.9", "--json")
+    assert "overlap" not in json.loads(told[1])["ranges"]
+
+
+@pytest.mark.parametrize(
+    "given, got",
+    [
+        (PACED, "no --machine"),
+        ([*PACED, "--between", "5us", "fast"], "fast"),
+        ([*PACED, "--machine", "dgx-a100", "--overlap", "0.1", "0.2", "0.3"], "--overlap 0.1 0.2"),
+        ([*PACED, "--machine", "dgx-a100", "--simulate"], "--simulate with --allreduce nccl"),
+    ],
+)
+def test_refused(capsys, monkeypatch, given, got):
+    code, told, error = said(capsys, monkeypatch, *given)
+    assert code == 2 and not told and got in error and "; " in error
