@@ -7,16 +7,15 @@ from kit.rows import overlap
 from kit.words import number_of_bytes, seconds
 from lab.overlap import gantt
 from lab.overlap.here import TITLES
-from lab.overlap.steps import KINDS, name_of
+from lab.overlap.steps import KINDS, name_of, pays
 
 MS, PERCENT = 1e3, 100
 DRAWN_RANKS = 2
 TITLE = "Lesson 04: overlap. Gradients that are ready are sent while backward goes on"
-WHOLE = """100 %: the shorter of two times,
-all calls by themselves, and
-backward from the first call on,
-timed apart from the steps:
-above 100 % is noise"""
+WHOLE = (
+    "100 %: the shorter of all calls by themselves and backward from the first call on; both are "
+    "timed apart from the steps, so a little above 100 % is noise."
+)
 CHARTS = {
     "sequential": "No overlap: one thread computes, and stops for each allreduce",
     "overlapped": "Overlap: a second thread makes the calls while backward goes on",
@@ -66,23 +65,15 @@ def steps(result: dict, factor: float):
 
 
 def below(found: dict, exchange_s: float, factor: float) -> str:
-    """What the exchange takes here, and what a share below 0 % is."""
-    said = [axes.own_work(exchange_s, factor)]
+    """What the exchange takes here, what 100 % is, and where nothing is hidden."""
+    said = [axes.own_work(exchange_s, factor), WHOLE]
     for row in found["rows"]:
-        hidden, by_itself, whole = (
-            MS * t / factor
-            for t in (
-                row["hidden"]["median_s"],
-                row["communication"]["median_s"],
-                row["hideable_s"],
-            )
-        )
-        if hidden < 0 < whole:
+        if row["hideable_s"] > 0 and (row["hidden"]["median_s"] < 0 or not pays(row)):
+            by_itself_s = row["communication"]["median_s"] / factor
+            added_s = by_itself_s - row["hidden"]["median_s"] / factor
             said.append(
-                f"At theta {short(theta_of(row))} communication takes {by_itself:.1f} ms by itself "
-                f"and adds {by_itself - hidden:.1f} ms to a step. So nothing is hidden: "
-                f"{hidden:.1f} ms are {PERCENT * hidden / whole:.0f} % of the {whole:.1f} ms that "
-                "could be. Why it takes longer in a step is not measured here."
+                f"At theta {short(theta_of(row))} nothing is hidden: communication takes "
+                f"{MS * by_itself_s:.1f} ms by itself and adds {MS * added_s:.1f} ms to a step."
             )
     return " ".join(said).strip()
 
@@ -95,7 +86,7 @@ def shares(axis, found: dict) -> None:
     """Hidden share of what can be hidden: predicted for many thetas, measured for some."""
     curve = [at for at in found["curve"] if at["hideable_s"] > 0]
     places = {theta_of(at): x for x, at in enumerate(curve)}
-    rows = [row for row in found["rows"] if row["hideable_s"] > 0]
+    rows = [row for row in found["rows"] if row["hideable_s"] > 0 and pays(row)]
     for row in rows:  # --theta may give others than the curve has
         places.setdefault(theta_of(row), len(places))
     for row in rows:
@@ -110,7 +101,6 @@ def shares(axis, found: dict) -> None:
         xlabel="theta, bytes (0: a call per gradient; inf: one call)",
         ylabel="hidden, % of what can be hidden",
     )
-    axis.annotate(WHOLE, (0.03, 0.5), xycoords="axes fraction", va="center")
 
 
 def theta_of(row: dict) -> float:
