@@ -49,11 +49,13 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/00_two_ranks.py)
     3. In `step`, take the *sum* of the gradients: size times the mean. How far are the weights then
        from those of one rank? Which change of the rate, in the same line, mends it? On how many
        ranks does training diverge without that change?
-    4. "Equal up to rounding is equal to the bit." Run it on 3 ranks with -v: which two rows differ,
-       and why?
-    5. "MPI always buffers, so Send returns at once." Compare the last table of -v under mpiexec and
-       with --threads 2. Is a program right that ends only because its messages are short?
     If a change makes this lesson stand still: Ctrl-C, then --threads 2 names the ranks that wait.
+
+A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/00.md)
+    a. "MPI always buffers, so Send returns at once." The last table of -v, under mpiexec and with
+       --threads 2.
+    b. "Ranks see similar samples, so messages gain little." -v: the distances to the true weights.
+    c. "Equal up to rounding is equal to the bit." 3 ranks, -v: which two rows differ, and why?
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

@@ -20,6 +20,10 @@ IDEA        Cut the vector into p slices and send every slice round a ring twice
                 step 2   slice 1 -> slice 2 -> slice 0 ->    the receiver copies
                 step 3   slice 0 -> slice 1 -> slice 2 ->    the receiver copies
 
+            Naive is lesson 00: rank 0 receives all vectors and sends the sum to all. By hand, 8
+            ranks with 8 MiB each on 1 Gbit/s (8.4 ms a MiB): its link receives 56 MiB, then sends
+            56: 940 ms. In a ring each link carries 2 x 7/8 of 8 MiB, 14 MiB: 117 ms.
+
 PREDICTION  A message of m bytes takes alpha + beta m. The ring takes 2(p-1) messages of n/p
             elements, one after another:
 
@@ -34,7 +38,9 @@ PREDICTION  A message of m bytes takes alpha + beta m. The ring takes 2(p-1) mes
 Before you run it, write down: the longest vector has 64 MiB, 65,536 times as many bytes as 1 KiB
 (with --quick 256 KiB, 256 times; with --full 256 MiB). How many times as long does its sum take?
 
-This is weak scaling: each rank brings a vector of n elements, whatever p is.
+This is weak scaling: each rank brings a vector of n elements, whatever p is. After this lesson you
+can derive T(n) from the steps of a ring, say which of its two terms decides for a vector, and why
+all ranks hold the same bits.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/01_ring_allreduce.py)
     1. Reverse the direction of your ring, `allreduce` in student/01.py: neighbours and slice
@@ -45,6 +51,14 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/01_ring_allreduce.py)
     2. A colleague sends the whole vector p-1 times round the ring. Which check of this lesson
        catches the mistake, values, bytes or messages: for p = 2, and for p >= 3?
     3. For which p do ring and direct (refgf/comm/direct.py) always give the same bits? Why?
+
+A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/01.md)
+    a. "Time is proportional to bytes." Run it on 4 ranks with --link 1gbit,50us, then with
+       1gbit,5ms.
+    b. "With more ranks each rank has to send more and more." --link 1gbit,50us -v on 2 and on 8
+       ranks: what grows, bytes or messages?
+    c. "Addition is associative, so every allreduce gives the same bits." 3 ranks, -v: "Why the bits
+       depend on p and the algorithm".
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

@@ -19,6 +19,9 @@ IDEA        Backward goes through the layers from the last to the first and fini
             connected layer uses each once per image: many weights, little work. For real in
             refgf/nn/conv.py (the same products in another memory layout; not needed here) and
             alexnet.py, with batch instead of local response normalisation.
+            Naive is a dot product for each output. By hand: conv1 has 55 x 55 x 96 = 290,400 of
+            them for an image; at 1 us a call in Python that is 0.3 s. As one product of matrices
+            its 211 Mflop take 5 ms at 40 Gflop/s.
 PREDICTION  A layer cannot be faster than its arithmetic or its memory allows:
 
                 time = max(flops / R, bytes / W)      R    flop/s of a matrix product, measured
@@ -36,7 +39,8 @@ multiply-adds do they take? After what share of the backward pass are nine tenth
 bytes ready? (--predict takes the answer to the last question.)
 
 This is strong scaling: in the last section p ranks share one batch of 2p + 1 images. The times are
-those of one rank of this machine; the others sleep.
+those of one rank of this machine; the others sleep. After this lesson you can say which layer makes
+which gradient when, how long it takes at best, and whether p ranks compute what one computes.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/02_alexnet.py)
     1. From how many images per rank on do the fully connected layers take longer to compute than to
@@ -49,6 +53,11 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/02_alexnet.py)
        refgf.engine.minimal, and run it again without --quick. conv2's time falls below the
        prediction, although no product became faster. Why? Check on paper that the four products in
        minimal.py make two outputs.
+
+A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/02.md)
+    a. "The layer with the most parameters takes the most time." -v: both shares of each layer.
+    b. "Twice the images take twice the time, in every layer." --batch 1 -v, then --batch 32 -v.
+    c. "The mean of the ranks' means is the mean." 3 ranks, -v: the last column of the last table.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

@@ -17,6 +17,12 @@ IDEA        All gradients lie in one pool, in the order in which backward makes 
                 waiting bytes  4  12 20 | 32 | 4  8        theta = 16
                 calls          ^^^^^^^^   ^^   ^^^^^       the rest: backward has ended
 
+            Naive is a call for each gradient. By hand: three small gradients are ready after 1, 2
+            and 3 ms, and any call takes 3 ms, nearly all of it latency.
+
+                eager      |g0 g0 g0|g1 g1 g1|g2 g2 g2|       from 1 to 10 ms
+                one call         |g0 g1 g2|                   from 3 to 6 ms
+
 PREDICTION  One call of m bytes takes T(m) = a + b m (lesson 01: a = 2(p-1) alpha). k calls pay the
             latency k times, k a: waiting saves latency. But a gradient that waits is sent later,
             so less of its time hides behind the backward pass:
@@ -30,7 +36,8 @@ Before you run it, write down: which theta is best without overlap, and which wi
 something between? How many calls a step does the best one make? (--predict takes the best theta
 with overlap.)
 
-This is weak scaling: each rank brings its own batch, whatever p is.
+This is weak scaling: each rank brings its own batch, whatever p is. After this lesson you can
+predict the calls for a theta, derive both steps, and say when waiting wins and when not.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/03_lazy_allreduce.py)
     1. Which theta sends exactly two calls? Compute it from the sizes that -v prints (--quick has
@@ -39,6 +46,13 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/03_lazy_allreduce.py)
        number of calls; try both rules in `lazy_calls` of student/03.py with --mine FILE.
     3. A colleague forgets the flush after the last gradient. What would the losses show, and after
        how many steps? Leave it out of your `lazy_calls`, then: --mine FILE --wrong-anyway
+
+A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/03.md)
+    a. "One message for many gradients sends fewer bytes." --theta 0 inf -v: the bytes that a rank
+       sends.
+    b. "The later, the better: with few calls there is little latency." The two rows of one call,
+       and the best theta with overlap.
+    c. "The best theta is a constant: take the paper's." --network alexnet, then --like v100-56gbit.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

@@ -14,6 +14,10 @@ IDEA        A second thread sums the gradients that are ready while the first th
                 main thread     backward 8 | backward 7 | backward 6 | ... | wait
                 communication              | allreduce 8   | allreduce 7   | ...
 
+            Naive is to send when backward has ended. By hand: gradients are ready after 10, 20 and
+            30 ms, and each call takes 8 ms. Naive: 30 + 24 = 54 ms. With overlap the calls go from
+            10 to 18, 20 to 28 and 30 to 38 ms: only the last one is exposed.
+
 PREDICTION  Calls queue behind each other, and none starts before its last gradient is ready:
 
                 start of call i = max(end of call i-1, last gradient of its group is ready)
@@ -32,7 +36,9 @@ The first gradient is ready when backward begins. How long is a step with overla
 How long is it, if theta is infinity? How many times as fast as without overlap is each of them?
 
 This is weak scaling: each rank brings its own batch, whatever p is. With --like this-machine the
-ranks compute for real, on the cores that also communicate.
+ranks compute for real, on the cores that also communicate. After this lesson you can draw a step
+with and without overlap, say what can be hidden and what never is, and see in a chart whether it
+was.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/04_overlap.py)
     1. Predict the smallest theta for which overlap hides nothing. Compute it from the sizes (those
@@ -44,6 +50,14 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/04_overlap.py)
        lessons/lab/overlap/steps.py has the list `gradients`; a slice of the reversed pool is ready
        when all before it are. What happens to the overlap? Why can we not choose the order of
        generation?
+
+A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/04.md)
+    a. "A non-blocking call runs in the background." --like this-machine -v: "Which calls progress
+       while the program sleeps?"
+    b. "Overlap hides all communication, whatever theta is." --theta 4194304 67108864 -v: "can be
+       hidden", "hidden".
+    c. "Overlap costs nothing, so it can only gain." --like this-machine, with as many ranks as
+       cores and with half as many.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

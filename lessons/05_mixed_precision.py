@@ -40,7 +40,8 @@ on 2? Of the real gradients of a batch of 256 images, which is larger, the ring'
 of the batch, and by how much? What share of your network's gradients is too small for float16, and
 what share of their norm?
 
-This is weak scaling: each rank brings its own batch, whatever p is.
+This is weak scaling: each rank brings its own batch, whatever p is. After this lesson you can say
+when half the bytes are half the time, how rounding grows with p, and what a loss scale is for.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/05_mixed_precision.py)
     1. Let all gradients be positive (biased); `error_of` in lessons/kit/rounding.py draws them.
@@ -50,6 +51,12 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/05_mixed_precision.py)
        it matter?
     3. Leave out the rounding of the owner's own slice (`finish` in refgf/comm/ring.py) and run this
        with --wrong-anyway. Which property is lost?
+
+A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/05.md)
+    a. "Half the bytes are half the time." --like this-machine -v: the calls, by length.
+    b. "An error of a part in a thousand ruins the training." -v: the noise of a mini-batch next to
+       rounding.
+    c. "If no gradient overflows, their sum does not." -v: "Where division after the sum overflows".
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

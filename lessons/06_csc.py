@@ -34,8 +34,11 @@ PREDICTION  A step sends k = max(1, ceil(C percent/100)) of C chunks in float16.
 
 Before you run it, write down: how many times as fast as dense is the exchange at a density of 10 %?
 If all chunks took turns, each would wait 10 steps. How many of them have not been sent after 30
-steps? And what share of the chunks sent was sent in the step before? This is weak scaling: each
-rank brings a batch of its own.
+steps? And what share of the chunks sent was sent in the step before?
+
+This is weak scaling: each rank brings a batch of its own. After this lesson you can predict the
+bytes of a sparse step, say why all ranks choose the same chunks, how long one waits, and what that
+costs.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/06_csc.py)
     1. Compute importance without dividing by the chunk's length. Which chunk is hardly ever chosen?
@@ -58,6 +61,12 @@ APPENDIX    What does momentum make of a gradient that waits? (dgc: Deep Gradien
             dgc            .     .   1.75    .     .    .22       2.00   catches up when it is sent
             dgc_masked     .     .   1.75    .     .     .        1.75   its momentum is cleared
             history        .     .    .25    .     .    .12       0.50   multiplied by m^2 = 0.25
+
+A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/06.md)
+    a. "A tenth of the chunks takes a tenth of the time." --density 5 -v: what does not shrink?
+    b. "What is not sent is lost." -v: "One gradient of 1", forms none and history.
+    c. "Any tenth would do, because all chunks come in turn." -v: "Do the chosen chunks matter?",
+       with controls.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

@@ -37,7 +37,8 @@ predicted; --network resnet50 turns that round.)
 
 This is weak scaling: each rank brings a batch of its own, whatever p is. CSC trains with a density
 of 10 % after a warm-up of two epochs; lessons 06 and 12 train other networks, with other warm-ups,
-and lose other accuracies.
+and lose other accuracies. After this lesson you can stack the techniques, predict the order of
+their gains on two networks, and say what an efficiency is not.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/07_gradientflow.py)
     1. Switch on CSC first and float16 last. Is the gain of a technique the same in another order?
@@ -45,6 +46,12 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/07_gradientflow.py)
     2. Which technique can you leave out without losing anything, at 56 Gbit/s and on faster links?
     3. From the measured alpha, beta and compute time: how many Gbit/s would be enough for dense
        float16 training?
+
+A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/07.md)
+    a. "Gains add up." --theta inf --pairs 0: what does lazy allreduce give back?
+    b. "Each technique gains something everywhere." --pairs 0 with --network resnet50, and with
+       --like this-machine.
+    c. "A shorter step reaches the accuracy earlier." --pairs 4 -v: the paired differences.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

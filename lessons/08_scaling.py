@@ -36,7 +36,9 @@ everything switched on. Which technique gains on 2048 ranks what it gains on 4? 
 there? And how much of 512 will GradientFlow reach, computed from one GPU's rate and the links?
 
 This is weak scaling: each rank brings a batch of its own, whatever p is. With --like this-machine
-the ranks share cores, so a technique that needs the processor slows down computing.
+the ranks share cores, so a technique that needs the processor slows down computing. After this
+lesson you can tell speedup from efficiency and weak from strong scaling, and judge a prediction by
+its inputs.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/08_scaling.py)
     1. At which p do the latencies of eager exchange take longer than ResNet-50 computes?
@@ -44,6 +46,12 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/08_scaling.py)
        prediction say then, and what is it worth?
     3. Halving-doubling takes 2 log2 p steps. What does eager exchange gain by it on 2048 ranks,
        and what does lazy allreduce gain?
+
+A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/08.md)
+    a. "What helps on 4 ranks helps on 2048." -v: the points, next to "PREDICTED: ResNet-50".
+    b. "The prediction hits the published number, so the model is right." -v: the column "widest
+       input".
+    c. "An efficiency belongs to a program." --like v100-10gbe, then --like this-machine.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

@@ -36,13 +36,20 @@ calls their solution optimal; their code has this rule (unverified that they mea
 optimal? Try gradients of one byte, ready after 1, 2 and 4, with a = 2, b = 1.
 
 This is weak scaling: each rank has a backward pass of its own. A small network then trains with the
-merged groups, and formulas go on from 4 to 2048 GPUs, which nobody measured here.
+merged groups, and formulas go on from 4 to 2048 GPUs, which nobody measured here. After this lesson
+you can apply the greedy rule, find where it is not optimal, and derive the recursion for the best
+merge.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/09_merged_gradients.py)
     1. Show that for two gradients the greedy rule gives the best merge, for any a, b, times, sizes.
     2. How many times as long as the best step can a greedy one take? Build a network near this.
     3. Backward gets a quarter faster or slower than it was profiled. How much time do groups
        computed from the old times lose?
+
+A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/09.md)
+    a. "A rule that decides each step rightly is optimal." -v: how often does the greedy rule miss?
+    b. "The fewer calls, the better." The row of one call next to the best merge.
+    c. "An exact algorithm must be much faster than a tuned parameter." -v, and --network alexnet.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

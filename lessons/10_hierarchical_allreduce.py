@@ -40,7 +40,9 @@ Before you run it, write down: with 4 nodes of 2 ranks, how many times as fast a
 the sum of 1 KiB in three phases? And of 16 MiB? From which size on is the flat ring faster?
 
 This is weak scaling: each rank brings a vector of n bytes, whatever p is. A bus inside a node is
-slowed down like the links between nodes (`--inside`): its rate is emulated, not its latency.
+slowed down like the links between nodes (`--inside`): its rate is emulated, not its latency. After
+this lesson you can count slow steps and bytes that leave a node, and estimate where one algorithm
+overtakes another.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/10_hierarchical_allreduce.py)
     1. For p = 1024, which k makes three phases shortest, counted in steps? Is it 16, as in Jia et
@@ -51,6 +53,12 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/10_hierarchical_allreduce.
        the masters ever better?
     3. A launcher assigns ranks round robin: 0, 4 on node 0, 1, 5 on node 1, ... What does the flat
        ring lose? Repair it.
+
+A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/10.md)
+    a. "A hierarchy is always better than a flat ring." -v: "Where the flat ring overtakes".
+    b. "The fewest steps win." -v: recursive doubling, shortest and longest vector.
+    c. "It pays because of the slow link; the bus does not matter." --inside 32gbit -v (default:
+       PCIe 3.0).
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

@@ -34,12 +34,19 @@ what if the larger batch may take as many steps? (--full: all images in one batc
 
 Batches grow as in weak scaling. One rank with p micro-batches of b images computes what p ranks
 compute (checked, to the bit). So each rank trains models of its own, and p trainings run at once.
+After this lesson you can say what a large batch costs, which part of it is missing steps, and judge
+a method by a paired interval.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/11_large_batch.py)
     1. Multiply one layer's gradient by 1000. What happens to a step of SGD, and to one of LARS?
     2. Sum norms instead of squared norms over the ranks. How wrong is the ratio for p equal shares?
     3. Whole layers: which order of AlexNet's tensors suits 4 ranks best? How much can then be
        gained?
+
+A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/11.md)
+    a. "Linear scaling makes a large batch free." The same epochs against the same steps.
+    b. "One run was better, so the method is better." -v: cover the intervals, decide, then look.
+    c. "Distribute whole layers: each rank takes some." -v: "How long does a LARS step take?"
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

@@ -41,7 +41,9 @@ after the same number of epochs?
 
 This is weak scaling: each rank brings its own batch, for any p. Where there is only one node, nodes
 are pretended: then only messages between these nodes wait for the link. Averaging in the node is
-not to scale: it crosses this machine's memory, and GPUs of a node have faster links.
+not to scale: it crosses this machine's memory, and GPUs of a node have faster links. After this
+lesson you can predict a batch from c, l, G, h and s, and judge a whole training against the
+strongest baseline.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/13_daso.py)
     1. After how many batches do a node's own parameters weigh as much as the sum of m nodes? What
@@ -49,6 +51,12 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/13_daso.py)
     2. A sum takes as long as 3 batches. Which W hides it? With W = 1, from which B does only 1/20
        of a batch of it remain?
     3. Let the same group sum every time. Which parameters change, and who sends how much?
+
+A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/13.md)
+    a. "What runs in the background is free." -v: B = 1 against B = 4, the column "waits".
+    b. "Asynchronous beats synchronous." Which baseline is the strongest, and for a whole training?
+    c. "Nodes that synchronise late learn the same, or nothing." -v, then --rate 0.004 -v: drift and
+       pairs.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

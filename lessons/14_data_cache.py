@@ -32,7 +32,8 @@ PREDICTION  n samples on p ranks. A sample from level l costs a rank c_l seconds
 Before you run it, write down: memory holds half of the shard, and there is no disk. How many times
 as fast as without a cache is the second epoch? And with nine tenths?
 
-This is strong scaling: all ranks share one data set.
+This is strong scaling: all ranks share one data set. After this lesson you can predict an epoch
+from shares and costs, and say why misses dominate (Amdahl) and when a cache gains nothing.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/14_data_cache.py)
     1. Let memory evict the least recently used sample when it is full. It has room for half of the
@@ -41,6 +42,12 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/14_data_cache.py)
        the second epoch? What would have to change so that nothing does?
     3. Remove the shards: all nodes draw from the whole data set. What is the hit rate on 4 nodes,
        each with room for a quarter of the data set?
+
+A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/14.md)
+    a. "Half of the data in memory gives half of the gain." -v: "How much memory?", in seconds and
+       as a factor.
+    b. "A cache always helps." --slow-store 10gbit,10us: a second, fast store.
+    c. "Each rank needs a copy, so a cache costs p times the memory." --ranks-per-node 4 -v, then 1.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

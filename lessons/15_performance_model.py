@@ -32,8 +32,9 @@ perceptrons? How fast must the links of 64 V100s be, so that they are not the bo
 ResNet-50 with 64 images a GPU?
 
 This is weak scaling: in the study each rank brings its own batch, for any p. Rank 0 measures while
-the others sleep, because kernels need no communication. Then 2, 4 and 8 ranks take real
-steps, which kernels and ring together have predicted.
+the others sleep, because kernels need no communication. Then 2, 4 and 8 ranks take real steps,
+which kernels and ring together have predicted. After this lesson you can tell a bound from a fitted
+model, say which resource limits a layer, and judge a model where it is used.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/15_performance_model.py)
     1. From which batch size on do flops, not memory, limit AlexNet's fc6 on a V100? Derive it, then
@@ -41,6 +42,11 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/15_performance_model.py)
     2. Let a perceptron learn the time itself, with squared errors in seconds. Which kernels does it
        predict badly?
     3. Nodes become twice as fast: how much faster must the links become to halve the step?
+
+A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/15.md)
+    a. "The roofline predicts the time." -v: held-out kernels, both roofs fitted.
+    b. "A model that has learned knows the machine." --quick, then without: the errors of both runs.
+    c. "A fully connected layer is limited by memory, a convolution by flops." -v: fc6 by its batch.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

@@ -68,25 +68,7 @@ def from_the_true_weights(p: int, rate: float) -> float:
     return float(np.mean(squares[-100:])) ** 0.5
 
 
-def to_the_bit() -> None:
-    """4. Between ranks the difference is exactly 0, because all receive one sum. From one rank with
-    all samples it is not, because the samples are added in another order."""
-    assert (0.1 + 0.2) + 0.3 != 0.1 + (0.2 + 0.3)
-
-
-def a_send_that_waits() -> None:
-    """5. No. On threads each Send waits, so the same program stands still at any size, and another
-    MPI, or another message, does the same to it. MPI promises only that a Send with its Recv
-    ends."""
-
-
 if __name__ == "__main__":
-    for exercise in (
-        the_order_of_messages,
-        the_load_of_rank_0,
-        the_sum_of_gradients,
-        to_the_bit,
-        a_send_that_waits,
-    ):
+    for exercise in (the_order_of_messages, the_load_of_rank_0, the_sum_of_gradients):
         exercise()
         print(exercise.__doc__.strip() + "\n")

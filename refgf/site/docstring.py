@@ -5,7 +5,9 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-SECTION = re.compile(r"^(QUESTION|IDEA|MESSAGES|PREDICTION|NOW CHANGE SOMETHING|APPENDIX)(?:\s+|$)")
+SECTION = re.compile(
+    r"^(QUESTION|IDEA|MESSAGES|PREDICTION|NOW CHANGE SOMETHING|APPENDIX|A COLLEAGUE SAYS)(?:\s+|$)"
+)
 CHANGE = "NOW CHANGE SOMETHING"
 
 

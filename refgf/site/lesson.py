@@ -157,7 +157,9 @@ class Lesson:
             body = self.text.docstring(docstring.spaced(answer)) + checked
             asked = self.text.docstring(docstring.spaced(exercise))
             found.append(f"<li>{asked}{folded(f'Solution of {number}', body)}</li>")
-        return "\n".join([*found, "</ol>"])
+        found += ["</ol>", self.text.heading("A colleague says"), "<p>What is wrong?</p>"]
+        said = self.doc.sections["A COLLEAGUE SAYS"].partition("\n")[2]
+        return "\n".join([*found, self.text.docstring(said)])
 
     def functions(self) -> str:
         path = f"lessons/student/{self.number}.py"
