@@ -110,7 +110,8 @@ lesson-%: setup
 # Two processes side by side test what neither counts the machine's processes nor measures its links.
 # test_launch.py, which mostly waits, comes where the other process needs one core only.
 IN_PAIRS := $(addprefix tests/,lessons engine machine gpu baselines comm course exchange foreign nn oracle \
-  test_launch.py test_wall.py test_house.py test_ops.py test_fake_gpu.py papers plan predict site training)
+  test_launch.py test_wall.py test_house.py test_ops.py test_fake_gpu.py papers plan predict site training speed torch \
+  test_mutation.py test_documents.py test_doctor.py test_doctor_command.py test_command.py test_packaging.py)
 # -m mpi4py: a failing rank ends the run instead of leaving the others waiting
 test: setup
 	exec $(PY) -m pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder $(IN_PAIRS)

@@ -37,12 +37,6 @@ FEW = (  # of each stage, and of each kind of gradient
 
 
 @pytest.fixture(scope="module")
-def two():
-    with Ranks(2) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def four():
     with Ranks(4) as running:
         yield running

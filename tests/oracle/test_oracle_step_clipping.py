@@ -5,7 +5,6 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
 from refgf.oracle.step.judging import judge
-from refgf.oracle.step.ranks import Ranks
 from tests.support.step import mistakes as step_mistakes
 from tests.support.step.subject import subject
 
@@ -64,12 +63,6 @@ RIGHT = [
     ("clip(every, 100.0 * size)", "pass"),
     ("[clip(own, 0.05) for own in every]", "pass"),
 ]
-
-
-@pytest.fixture(scope="module")
-def two():
-    with Ranks(2) as running:
-        yield running
 
 
 def clipped(folder, running, before, after="pass"):

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
 from refgf.oracle.step.judging import judge
-from refgf.oracle.step.ranks import CannotJudge, Ranks
+from refgf.oracle.step.ranks import CannotJudge
 from tests.support.step.subject import filled, subject
 
 LOOP = """\
@@ -34,12 +34,6 @@ OTHER_STEPS = {
         "update, step 0, 1, 2, all tensors: 2 optimizer steps on the 2 ranks, 1 on one",
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def two():
-    with Ranks(2) as running:
-        yield running
 
 
 def judged(folder, running, changes, head=""):

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
 from refgf.oracle.step.judging import judge
-from refgf.oracle.step.ranks import CannotJudge, Ranks
+from refgf.oracle.step.ranks import CannotJudge
 from tests.support.step.subject import filled, subject
 
 LOOP = """\
@@ -48,12 +48,6 @@ MODEL = "def model():\n    return nn.Sequential(nn.Linear(6, 16), LAYER, nn.Line
 BATCH_NORM, DROPOUT = (
     MODEL.replace("LAYER", own) for own in ("nn.BatchNorm1d(16)", "nn.Dropout()")
 )
-
-
-@pytest.fixture(scope="module")
-def two():
-    with Ranks(2) as running:
-        yield running
 
 
 def judged(folder, running, changes, head=""):

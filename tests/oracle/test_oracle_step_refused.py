@@ -18,12 +18,6 @@ LONG = pytest.mark.long
 RIGHT = "    loop(net, batches, rank, size, loss)\n"
 
 
-@pytest.fixture(scope="module")
-def two():
-    with Ranks(2) as running:
-        yield running
-
-
 REFUSED = {
     "nn.Dropout(0.1)": r"loss\(model, batch\) draws random numbers",
     "nn.BatchNorm1d(3)": r"statistics of each rank's own samples \(BatchNorm1d\)",

@@ -31,12 +31,6 @@ SAID = {
 }
 
 
-@pytest.fixture(scope="module")
-def two():
-    with Ranks(2) as running:
-        yield running
-
-
 def text_of(folder, running, other, wrap="ddp", head=""):
     train = TRAIN.replace("WRAP", wrap).replace("OTHER", other)
     (found,) = judge(subject(folder, train, head=head + PLACES[wrap]), running).findings

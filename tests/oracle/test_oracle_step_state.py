@@ -21,12 +21,6 @@ FEW = (  # of each kind
 
 
 @pytest.fixture(scope="module")
-def two():
-    with Ranks(2, 120.0) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def three():
     with Ranks(3, 120.0) as running:
         yield running

@@ -75,12 +75,6 @@ def ranks(request):
         yield running
 
 
-@pytest.fixture(scope="module")
-def two():
-    with Ranks(2) as running:
-        yield running
-
-
 @pytest.mark.parametrize("train, wire", [(BY_HOOK, "float16"), (BY_HAND, "bfloat16")])
 def test_gradients_communicated_in_16_bits(train, wire, ranks, tmp_path):
     right = judge(subject(tmp_path, train, "r.py", HALF + "FACTOR = 1\n"), ranks)
