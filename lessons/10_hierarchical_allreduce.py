@@ -36,6 +36,9 @@ PREDICTION  p ranks on m nodes with k ranks each (powers of two). Every rank has
             link to the others. The link sends while its rank goes on to the next latency
             (lessons/lab/hierarchy/buffered_sends.py). Left out: ranks share this machine's cores.
 
+            With few ranks a node three phases gain over the flat ring only, and others gain more.
+            With more ranks a node they save more slow steps: the figure that ends in `_nodes`.
+
 Before you run it, write down: with 4 nodes of 2 ranks, how many times as fast as the flat ring is
 the sum of 1 KiB in three phases? And of 16 MiB? From which size on is the flat ring faster?
 

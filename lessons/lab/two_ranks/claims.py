@@ -35,11 +35,13 @@ CLAIMS = (
         ((*EIGHT, "mean"), "<", (*EIGHT, "own"), 0.5),
         unless="samples with hardly any noise, so that one rank's are enough",
         kind=GAIN,
+        timed=False,
     ),
     Claim(
         "They end within 20 % of 1/sqrt(8) of one rank's distance.",
         (lambda r: abs(at(r, *EIGHT, "mean") / at(r, *EIGHT, "predicted") - 1), "<", 0.2),
         unless="ranks whose samples resemble each other",
+        timed=False,
     ),
     Claim(
         "Ranks that step with their own gradients differ by more than a thousandth.",
