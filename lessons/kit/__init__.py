@@ -13,7 +13,8 @@
     lesson, run                 a lesson as a command; one rank's view of it
     claims, verdict, reveal     what you should see, decided by the numbers; what is printed of it
     rows, experiment            look-ups in a result; variants in turn, and the processor's own work
-    oracle                      what the lessons' oracles share
+    oracle, rejected            what the lessons' oracles share; --wrong-anyway
+    mine, gathered              --mine: a student's functions, and trainings that use them
     gpu                         where arrays are computed: --device
     regime, virtual             which cluster is emulated; a step on a virtual accelerator
     words, record, axes         units and sentences; contents of the JSON; the frame of figures

@@ -5,8 +5,9 @@ import pytest
 from kit import record
 
 LESSON, LAB, KIT = "lessons/01_ring.py", "lessons/lab/ring/times.py", "lessons/kit/__init__.py"
-CLAIMS, PICTURE, PAPER, RING, TREE = (
+CLAIMS, YOURS, PICTURE, PAPER, RING, TREE = (
     "lessons/lab/ring/claims.py",
+    "lessons/lab/ring/yours.py",
     "lessons/lab/ring/picture.py",
     "refgf/papers/jia.py",
     "refgf/comm/ring.py",
@@ -25,7 +26,8 @@ print(kit.calls(1,
 ''',
     LAB: "WIDTH = 8\n",
     PICTURE: "COLOUR = 1\n",
-    CLAIMS: 'CLAIMS = ("a ring is slow",)\n',
+    CLAIMS: 'from lab.ring.yours import YOURS\nCLAIMS = ("a ring is slow",)\n',
+    YOURS: "from refgf.comm import tree\nYOURS = 1\n",
     KIT: """from refgf.papers import jia
 
 def calls(a, b):
@@ -47,6 +49,7 @@ NO_CHANGE = [
     ("no docstring", RING, '    """Two phases."""\n', ""),
     ("a line break", LESSON, "1,\n                REPEATS", "1, REPEATS"),
     ("a claim", CLAIMS, "is slow", "is fast"),
+    ("what --mine measures", YOURS, "= 1", "= 2"),
     ("a picture", PICTURE, "1", "2"),
     ("the kit", KIT, "a + b", "a - b"),
     ("a paper", PAPER, "steps(p)", "steps(p) + 1"),
