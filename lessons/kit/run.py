@@ -201,7 +201,7 @@ class Run:
             return {}
         self.opaque = True
         (row,) = probe.measure(self.plain, [(0, 1)])
-        self.tell(f"{link_probed(row)}; MPI's alpha {1e6 * row['alpha_s']:.0f} us")
+        self.tell(f"{link_probed(row)}; a message of one byte takes {1e6 * row['alpha_s']:.0f} us")
         return {"link_probed": row}
 
     def gather(self, x) -> list:
