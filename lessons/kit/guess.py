@@ -40,10 +40,14 @@ def plain(word: str) -> str:
 
 @dataclass(frozen=True)
 class Guess:
-    """example: a guess of the right form; choices: the words that it may name, if it is a word."""
+    """example: a guess of the right form; choices: the words that it may name, if it is a word.
+
+    timed: is it a guess at times, with which a busy machine's are not compared?
+    """
 
     example: str
     choices: tuple[str, ...] = ()
+    timed: bool = True
 
     def named(self, text: str) -> str | None:
         """The choice that this text names first; None without one."""

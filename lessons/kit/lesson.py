@@ -307,7 +307,7 @@ class Lesson:
         guess, said = run.options.predict, self.reveal.answer(result)
         answer = f"You predicted {guess}; " if guess else ""
         answer += f"measured: {said}."
-        if guess and caveat:
+        if guess and caveat and self.reveal.guess.timed:
             answer += " Your guess is not compared with times that are not to be believed."
         elif guess and (compared := self.reveal.guess.compared(guess, said)):
             answer += f" Your guess: {compared}."

@@ -138,7 +138,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="What accuracy, in percent, does SGD reach with the largest batch, in the same epochs?",
-    guess=Guess("70 %"),
+    guess=Guess("70 %", timed=False),
     answer=answer,
     picture="Held-out accuracy of SGD and LARS against the batch, after the same number of epochs "
     "and after the same number of steps.",

@@ -146,7 +146,7 @@ REVEAL = Reveal(
     rows,
     ask="Gradients of the largest batch: which is larger, by what factor, noise or the float16 "
     "ring's error?",
-    guess=Guess("the noise, 2 times", ("noise", "ring")),
+    guess=Guess("the noise, 2 times", ("noise", "ring"), timed=False),
     answer=answer,
     picture="Bars of a step with float32 and float16 on the wire, and the ratio of the two for "
     "calls of each length; rounding errors against ranks, next to the noise of a mini-batch; "

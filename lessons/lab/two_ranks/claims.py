@@ -88,7 +88,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="How many times closer to the true weights do 8 ranks get by the mean of their gradients?",
-    guess=Guess("8 times"),
+    guess=Guess("8 times", timed=False),
     answer=answer,
     picture="How far training ends from the true weights against the number of ranks, with the "
     "mean of their gradients and with each rank's own; the time that Send takes against the size "
