@@ -109,7 +109,7 @@ def step_number(text: str) -> int:
 
 def formats() -> str:
     """What --model and --machine take, and what the systems are: the modules' own docstrings."""
-    networks = ", ".join(step_times.plain(name) for name in step_times.WORKLOADS)
+    networks = ", ".join(step_times.plain(name) for name in step_times.NETWORKS)
     named = [name for name in like.names() if name != like.HERE]
     paces = "; ".join(f"{name} has {', '.join(fabric.load(name).steps)}" for name in named)
     paces = f"A network needs --batch and --rate, unless the machine has them: {paces}."

@@ -41,7 +41,7 @@ def refuse_unused(text: str, options: dict[str, float | None], why: str) -> None
 
 def read_file(path: str, step: int | None) -> StepTimes:
     if not Path(path).exists() and not Path(path).suffix:
-        names = ", ".join(step_times.plain(name) for name in step_times.WORKLOADS)
+        names = ", ".join(step_times.plain(name) for name in step_times.NETWORKS)
         raise ValueError(
             f"plan --model: got {path[:80]!r}; wanted one of {names}, or a file that exists; next: "
             "--model resnet50"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from refgf.papers.scaling.scaling import ready_of
 from refgf.papers.scaling.workloads import WORKLOADS
+from refgf.plan.published import NETWORKS
 
 MOST_RATE = 1e9  # samples/s of one rank (chosen)
 
@@ -50,7 +51,7 @@ def workload_name(text: str) -> str | None:
     ValueError for the beginning of several names.
     """
     wanted = plain(text)
-    if exact := [name for name in WORKLOADS if plain(name) == wanted]:
+    if exact := [name for name in NETWORKS if plain(name) == wanted]:
         return exact[0]
     found = [name for name in WORKLOADS if wanted and plain(name).startswith(wanted)]
     if len(found) > 1:
@@ -83,5 +84,5 @@ def of_workload(text: str, batch: int | None, rate: float | None, source: str) -
             f"plan --model {text}: got no {' and '.join(missing)} of one rank; wanted {wanted}; "
             f"next: time a step on one rank without exchange, and add {add}"
         )
-    ready = tuple(ready_of(WORKLOADS[name](), batch, rate))
+    ready = tuple(ready_of(NETWORKS[name](), batch, rate))
     return StepTimes(name, source, ready, batch=batch, measured=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from refgf.plan import __main__ as command
-from refgf.plan import calibration, score, scored
+from refgf.plan import calibration, published, score, scored, step_times
 from refgf.plan.nccl import LL, LL128, RING, SIMPLE, TREE, Nccl
 from refgf.plan.published import ETHERNET, RDMA, rows
 from refgf.plan.question import Question
@@ -212,3 +212,10 @@ def test_overlap_is_a_range_or_a_number(capsys, monkeypatch):
 def test_refused(capsys, monkeypatch, given, got):
     code, told, error = said(capsys, monkeypatch, *given)
     assert code == 2 and not told and got in error and "; " in error
+
+
+def test_networks_of_the_rows_can_be_planned():
+    assert step_times.workload_name("resnet101") == "ResNet-101"
+    assert step_times.workload_name("bertbase") == "BERT-Base"
+    assert step_times.workload_name("bert") == "BERT-Large"  # as before
+    assert published.NETWORKS["ResNet-101"]().parameters == 44_549_160  # torchvision
