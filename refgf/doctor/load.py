@@ -95,15 +95,16 @@ def measured(looks: list[list[Look | None]], wanting: int | None = None) -> Load
 
     looks: of each rank, in time. wanting: processes outside the job that wanted a core.
     """
-    if any(each is None for mine in looks for each in mine) or not looks:
+    taken = [[each for each in mine if each is not None] for mine in looks]
+    if taken != looks or not looks:
         return None
     parts = [(0, -1)]
-    if len({len(mine) for mine in looks}) == 1:  # else ranks do not agree what a part is
-        parts += [(i, i + 1) for i in range(len(looks[0]) - 1)]
+    if len({len(mine) for mine in taken}) == 1:  # else ranks do not agree what a part is
+        parts += [(i, i + 1) for i in range(len(taken[0]) - 1)]
     found = []
     for first, last in parts:
-        for kernel in {mine[0].kernel for mine in looks}:
-            near = [(mine[first], mine[last]) for mine in looks if mine[0].kernel == kernel]
+        for kernel in {mine[0].kernel for mine in taken}:
+            near = [(mine[first], mine[last]) for mine in taken if mine[0].kernel == kernel]
             load = between(near, wanting)
             if load.seconds >= LONG_S or (first, last) == (0, -1):
                 found.append(load)
