@@ -83,7 +83,7 @@ CLAIMS = (
         "ranks that wait for a core",
     ),
     Claim(
-        "Perceptrons, which miss single kernels by less, miss these steps by more than the "
+        "Perceptrons, which predict single kernels better, predict these steps worse than the "
         "roofline does: their errors have one sign, and add up.",
         lambda r: (
             (largest_step_error(BLOCKING, "perceptrons"), ">", largest_step_error(BLOCKING))
