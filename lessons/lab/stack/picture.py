@@ -74,7 +74,9 @@ def draw_bars(places: list[dict]):
         title = f"{network}, like {here['like']}; {faster}\n{here['place']}"
         axis.set(title=title, xlabel=below(here))
     free = any(here.get("latency_free") for here in places)
-    return axes.finish(figure, *panels, below=IN_BARS if free else IN_BARS.partition(" *")[0])
+    for axis in panels[1:]:
+        axis.grid(alpha=0.3)  # the first one's legend says what their lines are
+    return axes.finish(figure, panels[0], below=IN_BARS if free else IN_BARS.partition(" *")[0])
 
 
 def faster_than_the_first(here: dict) -> str:
