@@ -14,6 +14,7 @@ and the limits of a channel are left out. NVLS, CollNet and PAT need other switc
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from math import inf, log2
 
@@ -61,23 +62,39 @@ class Nccl:
         """Of the links inside a node, by their rate."""
         return "NVLink" if self.inside.beta_s_per_byte * NVLINK < 1 else "PCIe"
 
+    @cached_property
+    def lines(self) -> dict[tuple[int, bool], list[tuple[float, float]]]:
+        """{(octave, long): (latency, seconds a byte) of each pair}, as calls have needed them."""
+        return {}
+
     def __call__(self, nbytes: float) -> float:
-        pairs = product(ALGORITHMS, PROTOCOLS)
-        return min(self.time_s(nbytes, algorithm, protocol) for algorithm, protocol in pairs)
+        key = octave(nbytes), self.long(nbytes)
+        if key not in self.lines:
+            self.lines[key] = [self.line(nbytes, *pair) for pair in product(ALGORITHMS, PROTOCOLS)]
+        return min(latency_s + nbytes * beta for latency_s, beta in self.lines[key])
 
     def chosen(self, nbytes: float) -> tuple[str, str]:
         """The fastest (algorithm, protocol), which NCCL runs."""
         return min(product(ALGORITHMS, PROTOCOLS), key=lambda pair: self.time_s(nbytes, *pair))
 
     def time_s(self, nbytes: float, algorithm: str, protocol: str) -> float:
-        """inf for LL128 without NVLink, which NCCL does not run by default."""
+        latency_s, beta_s_per_byte = self.line(nbytes, algorithm, protocol)
+        return latency_s + nbytes * beta_s_per_byte
+
+    def long(self, nbytes: float) -> bool:
+        return nbytes >= PLATEAU_BYTES * self.nodes * self.per_node
+
+    def line(self, nbytes: float, algorithm: str, protocol: str) -> tuple[float, float]:
+        """(latency, seconds a byte) for vectors of this octave. LL128 without NVLink takes inf.
+
+        NCCL does not run that pair by default.
+        """
         if protocol == LL128 and (self.per_node == 1 or self.medium != "NVLink"):
-            return inf
+            return inf, 0.0
         latency_s = self.latency_s(algorithm, protocol)
-        long = nbytes >= PLATEAU_BYTES * self.nodes * self.per_node
-        if self.nodes > 1 and (algorithm, protocol) == (RING, SIMPLE) and long:
+        if self.nodes > 1 and (algorithm, protocol) == (RING, SIMPLE) and self.long(nbytes):
             latency_s *= PLATEAU
-        return latency_s + nbytes * self.beta_s_per_byte(nbytes, algorithm, protocol)
+        return latency_s, self.beta_s_per_byte(nbytes, algorithm, protocol)
 
     def latency_s(self, algorithm: str, protocol: str) -> float:
         at, nodes, k = PROTOCOLS.index(protocol), self.nodes, self.per_node
@@ -104,15 +121,20 @@ class Nccl:
             between = {1: 0, 2: 1}.get(self.nodes, 2)
             if protocol == LL128 and self.nodes == 1:
                 share = TREE_LL128_ALONE
-            octave = max(0, int(log2(max(64.0, nbytes))) - 6)
-            if octave < len(FACTORS[protocol]):
-                share *= FACTORS[protocol][octave]
+            doubled = octave(nbytes)
+            if doubled < len(FACTORS[protocol]):
+                share *= FACTORS[protocol][doubled]
         links = inside * self.inside.beta_s_per_byte, between * self.between.beta_s_per_byte
         slowest = max(links) / share
         if protocol == LL:
             few, many = MOST_LL
             slowest = max(slowest, ring / (GB * few.get(self.nodes, many)))
         return slowest
+
+
+def octave(nbytes: float) -> int:
+    """How often 64 bytes are doubled, rounded down: within an octave T(bytes) is a line."""
+    return int(log2(max(64.0, nbytes))) - 6
 
 
 def ratio(link: Link, medium: str) -> float:
