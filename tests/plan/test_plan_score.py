@@ -173,7 +173,7 @@ def said(capsys, monkeypatch, *given):
     return code, told.out, told.err
 
 
-PACED = ["--model", "resnet50", "--batch", "64", "--rate", "390"]
+PACED = ["--model", "alexnet", "--batch", "64", "--rate", "390"]
 PACED += ["--ranks", "16", "--ranks-per-node", "8"]
 
 
