@@ -128,7 +128,7 @@ LONG_IN_PAIRS := tests/approval tests/course tests/oracle tests/papers tests/pla
 test-long: setup $(VENV)/.ready-mutation
 	exec $(PY) -m pytest -m long -n 2 --dist worksteal $(LONG_IN_PAIRS)
 	exec $(PY) -m pytest -m long $(addprefix --ignore=,$(LONG_IN_PAIRS))
-	exec $(PY) tests/mutation.py --sample 12 --minutes 2 --floor 0.4
+	exec $(PY) tests/mutation.py --sample 12 --minutes 3
 	exec $(PY) tests/attack/run.py --minutes 2 --seed 22
 	exec $(MPIEXEC) -n 2 $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long"
 	for p in 1 4 7; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x \

@@ -51,7 +51,7 @@ def test_wrong_variants_are_killed(project, capsys):
 
 def test_survivors_are_shown_and_fail(project, capsys):
     (project / "refgf/comm/toy.py").write_text(UNTESTED + "\n\n" + TESTED)
-    assert mutate(project, "--sample", "4", "--floor", "0.6") == 1
+    assert mutate(project, "--sample", "4", "--floor", "0.9") == 1
     told = capsys.readouterr().out
     assert "killed 2 of 4: 50%" in told and told.count("\n-    return 2 * n\n+") == 2
 
