@@ -12,8 +12,8 @@ first. A test that runs much longer than on the unchanged copy has noticed the c
 
 Some changes cannot be noticed, because the program does the same: `is` for `==`, a larger buffer,
 another text in an error message. A sample of 60 places (seed 11) gave a kill rate of 67 %, with a
-95 % interval from 54 to 77 %. The floor is 50 %: a sample whose whole interval is below it fails, so that
-a small one does not fail by chance.
+95 % interval from 54 to 77 %. The floor is 50 %: a sample whose whole interval is below it fails,
+so that a small one does not fail by chance.
 """
 
 import argparse
