@@ -265,10 +265,11 @@ NUMBER = (
 
 
 SAID = r"\binf\b|not in these sizes|\b(?:flops|memory)(?:, (?:flops|memory)){2}|: (?:yes|no)$"
+SAID += r"|\bnothing +-(?!\S)"  # hidden, where overlap is not shorter
 MEASURED = (  # lines that the measured times decide
     r" +within its noise|The best merge:|theta from .* would make the same|No theta makes these|"
     r"to be sent in another|.*The largest gain is|largest excess of a real network:\n.*\n|"
-    r" *predicted against measured:"
+    r".*predicted against measured:"
 )
 
 
