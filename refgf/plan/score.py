@@ -1,7 +1,8 @@
 """How right a predictor is on public scaling results: the command `refgf predict score`.
 
 Each row of refgf/plan/published is predicted from its inputs. Printed first is the half of the rows
-that calibrates nothing. A row is inside if the measured step lies in the predicted interval.
+that calibrates nothing. A row is inside if the measured step lies in the predicted interval. One
+factor for every step, which knows no network and no link, stands below it: what a model must beat.
 
 Another predictor is a command: it reads one JSON object from standard input and writes one to
 standard output. Times are in seconds; the interval may be left out, and then no row is inside.
@@ -24,7 +25,7 @@ from statistics import median
 from typing import Any
 
 from refgf.plan import scored
-from refgf.plan.calibration import calibrated
+from refgf.plan.calibration import calibrated, quantile
 from refgf.plan.published import FABRICS, ScalingRow, rows
 
 LIMIT_S = 600  # of another predictor
@@ -58,6 +59,13 @@ def by_plan(given: tuple[ScalingRow, ...]) -> list[Scored]:
         step = scored.predicted(row, calibrated(scored.question_of(row), row.fabric))
         found.append(Scored(row, step.step_s, step.low_s, step.high_s))
     return found
+
+
+def by_one_factor(given: tuple[ScalingRow, ...]) -> list[Scored]:
+    """Step of one device times the median of the rows that calibrate; their 1st and 9th of ten."""
+    factors = [row.step_s / row.compute_s for row in given if not row.held_out]
+    low, middle, high = (quantile(factors, share) for share in (0.1, 0.5, 0.9))
+    return [Scored(row, *(f * row.compute_s for f in (middle, low, high))) for row in given]
 
 
 def by_command(command: str, given: tuple[ScalingRow, ...]) -> list[Scored]:
@@ -174,6 +182,7 @@ def answer(command: str | None = None) -> dict[str, Any]:
         "refgf_score": 1,
         "predictor": "plan" if command is None else command,
         "sources": len({row.source for row in given}),
+        "one_factor": summary([each for each in by_one_factor(given) if each.row.held_out]),
         "halves": {
             half: {name: summary(each) for name, each in groups(of_half).items()}
             for half, of_half in halves.items()
@@ -204,6 +213,8 @@ def text(found: dict[str, Any], every: bool = False) -> str:
     for half, title in titles.items():
         lines += ["", title, HEAD]
         lines += [line(name, row) for name, row in found["halves"][half].items()]
+        if half == "held_out":
+            lines += [line("(one factor for all)", found["one_factor"])]
     lines += ["", "error: of the step, predicted / measured - 1. width: high / low, median."]
     if every:
         lines += ["", *map(row_line, sorted(found["rows"], key=lambda row: row["name"]))]
@@ -220,12 +231,15 @@ def sentence(found: dict[str, Any]) -> str:
     """What the pages say of the half that calibrates nothing."""
     row = found["halves"]["held_out"]["all"]
     ethernet = found["halves"]["held_out"]["Ethernet"]
+    plain = found["one_factor"]
     return (
         f"On {row['rows']} published steps that calibrate nothing, "
         f"{100 * row['inside'] / row['rows']:.0f} % lie inside the interval, the error of the step "
         f"is {100 * row['error']:.1f} % (median), {row['too_slow']} are predicted too slow and "
         f"{row['too_fast']} too fast; {row['narrow']} intervals are narrower than a factor of "
-        f"{NARROW}. On Ethernet ({ethernet['rows']} of them) the error is "
+        f"{NARROW}. One factor for every step has "
+        f"{100 * plain['inside'] / plain['rows']:.0f} % inside and an error of "
+        f"{100 * plain['error']:.1f} %. On Ethernet ({ethernet['rows']} of them) the error is "
         f"{100 * ethernet['error']:.0f} % and the interval {ethernet['width']:.1f} times wide: how "
         "much of the wire TCP carries is stated nowhere."
     )

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -171,6 +172,18 @@ def said(capsys, monkeypatch, *given):
     code = command.main()
     told = capsys.readouterr()
     return code, told.out, told.err
+
+
+def test_one_factor_knows_no_row_that_is_held_out():
+    """The rows that it is judged on cannot change it, those that calibrate can."""
+    given = published.rows()
+    held = [row for row in given if row.held_out]
+    others = tuple(row for row in given if not row.held_out)
+    factor = score.by_one_factor(given)[0].step_s / given[0].compute_s
+    slow = [replace(row, efficiency=row.efficiency / 2) for row in held]
+    assert score.by_one_factor((*slow, *others))[-1].step_s == factor * others[-1].compute_s
+    slow = [replace(row, efficiency=row.efficiency / 2) for row in others]
+    assert score.by_one_factor((*held, *slow))[0].step_s > 1.9 * factor * held[0].compute_s
 
 
 PACED = ["--model", "alexnet", "--batch", "64", "--rate", "390"]
