@@ -15,22 +15,26 @@ from dataclasses import dataclass
 from kit.words import off_by
 
 NUMBER = re.compile(
-    r"(?<![\w.])(-?\d[\d,]*\.?\d*(?:e-?\d+)?|inf)\s*(%|percent|x\b|times|[KMG]iB|B\b|bytes|calls?)?"
+    r"(?<![\w.])(-?\d[\d,]*\.?\d*(?:e-?\d+)?|inf)\s*(%|percent|x\b|times|[KMG]iB|B\b|bytes|[mu]?s\b|calls?)?"
 )
 KINDS = {"percent": "%", "x": "times", "calls": "call", "bytes": "B"}
-BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+SCALES = {
+    "B": {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30},
+    "s": {"s": 1, "ms": 1e-3, "us": 1e-6},
+}
 NAMED = {"eager": "0 B", "one call": "inf B"}  # thetas that have names
 
 
 def numbers(text: str) -> list[tuple[float, str]]:
-    """[(3.0, "times"), ...]; "16 MiB" in bytes, the unit "" where there is none."""
+    """[(3.0, "times"), ...]; "16 MiB" in B, "2 ms" in s, the unit "" where there is none."""
     for name, theta in NAMED.items():
         text = re.sub(rf"^{name}", theta, text.strip())
     found = []
     for digits, unit in NUMBER.findall(text):
         unit = KINDS.get(unit, unit)
-        value = float(digits.replace(",", "")) * BYTES.get(unit, 1)
-        found.append((value, "B" if unit in BYTES else unit))
+        base = next((base for base, scales in SCALES.items() if unit in scales), unit)
+        scale = SCALES.get(base, {}).get(unit, 1)
+        found.append((float(digits.replace(",", "")) * scale, base))
     return found
 
 
@@ -64,7 +68,8 @@ class Guess:
             asked, given = numbers(self.example), numbers(guess)
             wanted = "1 number" if len(asked) == 1 else f"{len(asked)} numbers"
             fits = len(given) == len(asked) and all(
-                unit in ("", own) for (_, unit), (_, own) in zip(given, asked)
+                unit == own or (unit == "" and own != "s")
+                for (_, unit), (_, own) in zip(given, asked)
             )
         return "" if fits else f"got {guess!r}; wanted {wanted}; next: --predict '{self.example}'"
 

@@ -10,7 +10,7 @@ from kit.guess import Guess
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))
-TWO, BYTES = Guess("3 times and 2 times"), Guess("64 KiB")
+TWO, BYTES, TIME = Guess("3 times and 2 times"), Guess("64 KiB"), Guess("0.1 ms")
 WORD = Guess("overlap", ("ring", "mixed precision", "overlap", "CSC"))
 
 
@@ -37,6 +37,8 @@ def test_each_lesson_compares_its_own_example(lesson):
         (BYTES, "one call", True),
         (BYTES, "65536", True),
         (BYTES, "16 times", False),
+        (TIME, "3 us", True),
+        (TIME, "3", False),  # 3 of what?
         (WORD, "Mixed-precision", True),
         (WORD, "the weather", False),
         (Guess("50 %"), "after 50 percent", True),
@@ -55,6 +57,7 @@ def test_its_form(form, guess, fits):
         (TWO, "4 and 2", "1.45 times with a call, 1.00 times with one", "2.8 x and 100% off"),
         (BYTES, "64 KiB", "theta = 16 MiB, 6 calls a step, for ResNet-50", "256 x off"),
         (BYTES, "eager", "eager, for ResNet-50", "0% off"),
+        (TIME, "0.5 ms", "250 us", "100% off"),
         (BYTES, "one call", "theta = 16 MiB", "infinitely off"),
         (Guess("70 %"), "70", "66.2 % after 15 steps", "3.8 points off"),
         (Guess("2 times"), "2", "nothing, because there is one rank", ""),
