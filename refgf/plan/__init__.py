@@ -3,6 +3,7 @@
 step_times.py     what a step computes: a workload of ours, or a list of gradients
 sizes.py          reads that list (CSV or JSON)
 trace.py          a trace of torch.profiler by what its events are; profile.py: a step of it
+ddp.py            a step without its exchange; several ranks as one
 parameters.py     which gradients of a trace are those of parameters
 fabric.py         what the network costs: a machine file, or the text of nccl-tests or OSU
 benchmarks.py     reads these texts, whose tables texts.py finds; measurements.py: what they say

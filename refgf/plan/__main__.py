@@ -51,7 +51,8 @@ def parser() -> argparse.ArgumentParser:
         "plan", help="predict a step on N ranks", epilog=formats(), **as_written
     )
     add = plan.add_argument
-    add("--model", required=True, help="a network's name, a trace, or a list of gradients; below")
+    models = "a network's name, a trace or those of several ranks, or a list of gradients; below"
+    add("--model", required=True, nargs="+", metavar="MODEL", help=models)
     add("--machine", help="a name, a machine file, nccl-tests or OSU text; below")
     add("--ranks", type=int, required=True)
     add("--ranks-per-node", type=int, default=1, help="they share a link (default: %(default)s)")
@@ -61,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     add("--between", nargs=2, metavar=("LATENCY", "RATE"), help=between)
     add("--batch", type=int, help="samples a rank and step of a network (default: the machine's)")
     add("--rate", type=float, help="samples/s of a rank without exchange (default: the machine's)")
-    which = "the step of a trace, as 3 or ProfilerStep#3 (default: the last)"
+    which = "the step of a trace, as 3 or ProfilerStep#3 (default: the last with a backward)"
     add("--step", type=step_number, help=which)
     overlap = "speed of backward during a call, 0 to 1; 1: not slowed. Two numbers: a range "
     overlap += f"(default: {calibration.LEAST_OVERLAP:g} to 1 with --allreduce nccl, else 1)"

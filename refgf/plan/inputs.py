@@ -2,18 +2,32 @@
 
 from pathlib import Path
 
-from refgf.plan import profile, sizes, step_times
+from refgf.plan import ddp, profile, sizes, step_times
 from refgf.plan.fabric import Fabric
 from refgf.plan.step_times import StepTimes
 
 
 def read_model(
-    text: str, fabric: Fabric, batch: int | None, rate: float | None, step: int | None = None
+    text: str | list[str],
+    fabric: Fabric,
+    batch: int | None,
+    rate: float | None,
+    step: int | None = None,
 ) -> StepTimes:
     """--model: a workload's name, a trace, or a list of gradients; the content says which.
 
+    text: several files are those of the ranks of one job.
     batch, rate: of a workload; by default what the machine's file has for it, layer times first.
     """
+    if isinstance(text, list) and len(text) > 1:
+        if len(set(text)) < len(text) or not all(Path(path).is_file() for path in text):
+            raise ValueError(
+                f"plan --model: got {' '.join(text)[:80]}; wanted one network, or a different "
+                "trace of each rank; next: --model rank0.json rank1.json"
+            )
+        refuse_unused(text[0], {"--batch": batch, "--rate": rate}, "has its own times")
+        return ddp.together([read_file(path, step) for path in text])
+    text = text[0] if isinstance(text, list) else text
     name = None if Path(text).is_file() else step_times.workload_name(text)
     if name is None:
         refuse_unused(text, {"--batch": batch, "--rate": rate}, "has its own times")
@@ -51,6 +65,8 @@ def read_file(path: str, step: int | None) -> StepTimes:
         refuse_unused(path, {"--step": step}, "is no trace with steps")
         return sizes.from_csv(content, path)
     data = sizes.parse(content, path)
+    if isinstance(data, list) and data and isinstance(data[0], dict) and "ph" in data[0]:
+        data = {"traceEvents": data}  # torch 1.8
     if isinstance(data, dict) and "traceEvents" in data:
         return profile.from_trace(data, path, step)
     refuse_unused(path, {"--step": step}, "is no trace with steps")

@@ -18,9 +18,12 @@ Times in the file are microseconds (Kineto's `ts` and `dur`). If gradients accum
 backward passes of a step, those of the last one are taken: they are sent.
 
 All of a ProfilerStep counts, waiting for data too. What of it runs nothing is printed. On a GPU the
-step ends with its last kernel, if that is later than the mark. A step with an exchange is refused:
-waiting for other ranks could not be told from waiting for data. With active=3 or more the interval
+step ends with its last kernel, if that is later than the mark. With active=3 or more the interval
 of pace holds all steps of the trace but the first, which may hold start-up.
+
+Of a step of DistributedDataParallel the exchange is taken out (ddp.py), with a warning. Traces of
+several ranks of a job, --model rank*.json, count as one step: a sum waits for the last rank. In a
+trace without marks a step ends with its last optimiser's step.
 """
 
 from bisect import bisect_right
@@ -32,11 +35,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from refgf.plan import sizes
+from refgf.plan import ddp, sizes
 from refgf.plan.parameters import of_parameters
 from refgf.plan.sizes import refuse
 from refgf.plan.step_times import StepTimes
-from refgf.plan.trace import READY, STEP, Events, ProfiledEvent, Trace
+from refgf.plan.trace import BY_OPTIMIZER, READY, STEP, Events, ProfiledEvent, Trace
 
 US = 1e-6
 HALVES = ("c10::BFloat16", "c10::Half")
@@ -60,7 +63,8 @@ def from_trace(data: dict[str, Any], path: str, step: int | None = None) -> Step
     least, most = min(seconds), max(seconds)
     said = f"{len(seconds)} complete steps after the first in the trace, {1e3 * least:.1f} to "
     said += f"{1e3 * most:.1f} ms: the interval of pace holds them."
-    scatter = min(1.0, least / found.compute_s), max(1.0, most / found.compute_s)
+    low, high = found.scatter
+    scatter = min(low, least / found.compute_s), max(high, most / found.compute_s)
     return replace(found, scatter=scatter, notes=(*found.notes, said))
 
 
@@ -76,14 +80,22 @@ def one_step(trace: Trace, number: int | None) -> StepTimes:
         again = "export the trace again, profiled with activities=[CPU, CUDA]"
         refuse(trace.path, got, wanted, again)
     began, over = span(kernels, trace, mark)
-    times = ready_times(kernels, [grad.end for grad in grads])
+    alone = ddp.removed(trace, began, over)
+    times = [alone(t) for t in ready_times(kernels, [grad.end for grad in grads])]
     ready = tuple((max(0.0, US * (t - began)), prod(e.shape)) for t, e in zip(times, grads))
-    after_s, name = max(0.0, US * (over - times[-1])), f"{Path(trace.path).name}, {mark.name}"
+    after_s, name = (
+        max(0.0, US * (alone(over) - times[-1])),
+        f"{Path(trace.path).name}, {mark.name}",
+    )
     if not ready[-1][0] + after_s:
         got = f"{mark.name}, which takes no time"
         refuse(trace.path, got, "a step that computes", "--step N, another one")
-    notes = (*waiting(trace, began, over, mark.name), *notes, *half_notes(grads))
-    return StepTimes(name, "trace", ready, after_s, notes=notes)
+    elements = sum(elements for _, elements in ready)
+    exchange = ddp.notes(step, alone, elements, over - began)
+    notes = (*waiting(trace, began, over, mark.name), *exchange, *notes, *half_notes(grads))
+    scatter = alone.scatter(alone(over) - began)
+    name = f"{Path(trace.path).name}, {mark.name}"
+    return StepTimes(name, "trace", ready, after_s, notes=notes, scatter=scatter)
 
 
 def window(trace: Trace, number: int | None) -> ProfiledEvent:
@@ -98,7 +110,10 @@ def window(trace: Trace, number: int | None) -> ProfiledEvent:
     marks = {mark.name.removeprefix(STEP): mark for mark in trace["marks"]}
     if number is not None and str(number) not in marks:
         refuse(trace.path, f"no step {number}", f"one of {', '.join(marks)}", "--step N")
-    return trace["marks"][-1] if number is None else marks[str(number)]
+    if number is not None:
+        return marks[str(number)]
+    full = [mark for mark in trace["marks"] if any(map(mark.begins, trace["grads"]))]
+    return (full or trace["marks"])[-1]
 
 
 def gradients(trace: Trace, step: Trace, mark: ProfiledEvent) -> tuple[Events, tuple[str, ...]]:
@@ -119,10 +134,7 @@ def gradients(trace: Trace, step: Trace, mark: ProfiledEvent) -> tuple[Events, t
         got = f"two steps overlapping in {mark.name}: {len(late)} gradients after its optimiser's"
         again = "call profiler.step() after each step"
         refuse(trace.path, f"{got} step", "one backward, then the optimiser", again)
-    if found := step["exchanges"]:
-        got = f"{len(found)} events of an exchange, such as {found[0].name[:40]}"
-        alone = "profile one rank, or in model.no_sync()"
-        refuse(trace.path, got, "a step without exchange", alone)
+    ddp.require_data_parallel(step, mark.name)
     if any(grad.shape is None for grad in grads):
         got = "no sizes: a gradient without Input Dims"
         refuse(trace.path, got, "the shape of each gradient", "profile(record_shapes=True)")
@@ -218,20 +230,19 @@ def waiting(trace: Trace, began: float, over: float, name: str) -> tuple[str, ..
     what, computing = (
         ("kernel", trace["kernels"]) if trace["kernels"] else ("operator", trace["operators"])
     )
-    busy = sorted((max(began, each.start), min(over, each.end)) for each in computing)
-    busy = [(low, high) for low, high in busy if low < high]
+    busy = ddp.spans(computing, began, over)
     if not busy:
         return ()
-    last, idle = began, 0.0
-    for low, high in busy:
-        idle += max(0.0, low - last)
-        last = max(last, high)
-    after = over - last
+    idle = over - began - ddp.length(busy)
+    after = over - busy[-1][1]
     total, idle, before, after = (
-        f"{1e3 * US * t:.1f}" for t in (over - began, idle + after, busy[0][0] - began, after)
+        f"{1e3 * US * t:.1f}" for t in (over - began, idle, busy[0][0] - began, after)
     )
-    said = f"All {total} ms of {name} count. No {what} runs in {idle} of them: {before} before the "
-    said += f"first {what}, {after} after the last."
+    but = ", but for its exchange," if trace["sums"] else ""
+    said = (
+        f"All {total} ms of {name}{but} count. No {what} runs in {idle} of them: {before} before "
+    )
+    said += f"the first {what}, {after} after the last."
     loading = sum(load.end - load.start for load in trace["loads"] if began <= load.start <= over)
     return (said + (f" A DataLoader takes {1e3 * US * loading:.1f}." if loading else ""),)
 
@@ -244,6 +255,11 @@ def first_step(trace: Trace, found: StepTimes) -> tuple[str, ...]:
             "first event are left out. Call profiler.step() after each step.",
         )
     first = trace["marks"][0].name
+    if trace["marks"][0].kind == BY_OPTIMIZER:
+        said = (
+            "WARNING: no ProfilerStep in the trace: a step goes from the end of one Optimizer.step "
+        )
+        return (f"{said}to the end of the next.",)
     if first == f"{STEP}0" and found.name.endswith(f", {first}"):
         return ("WARNING: ProfilerStep#0 is the first of the run and holds start-up: warmup=2.",)
     return ()

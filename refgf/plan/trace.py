@@ -20,19 +20,28 @@ EXCHANGES = ("nccl", "c10d::", "gloo:", "ncclkernel", "horovod")
 ON_GPU = "gpu_user_annotation"  # Kineto repeats annotations on the GPU's rows, which lag behind
 OLD_KINDS = {"Operator": "cpu_op", "Kernel": "kernel", "Runtime": "cuda_runtime"}  # torch 1.8
 OLD_KINDS |= {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
+BY_OPTIMIZER = "between optimiser's steps"  # the kind of a mark that the trace does not have
+GPU_KINDS = ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+def is_exchange(event: "ProfiledEvent") -> bool:
+    return event.name.lower().startswith(EXCHANGES)
+
+
 KINDS = {  # what an event may be: one may be several of these
     "events": lambda e: True,
     "marks": lambda e: e.name.startswith(STEP) and e.kind == "user_annotation",
     "grads": lambda e: e.name == READY,  # a gradient is final
     "optimizers": lambda e: e.name.startswith("Optimizer.step#") and e.kind != ON_GPU,
     "loads": lambda e: e.name.startswith("enumerate(DataLoader)") and e.kind != ON_GPU,
-    "exchanges": lambda e: e.name.lower().startswith(EXCHANGES),
-    "operators": lambda e: e.kind == "cpu_op",
+    "exchanges": is_exchange,
+    "sums": lambda e: is_exchange(e) and (e.kind == "kernel" or e.name.startswith("gloo:")),
+    "operators": lambda e: e.kind == "cpu_op" and not is_exchange(e),
     "forwards": lambda e: e.sequence is not None and e.args.get("Fwd thread id") == 0,
     "backwards": lambda e: e.sequence is not None and e.args.get("Fwd thread id") != 0,
     "engine": lambda e: e.name.startswith("autograd::engine::evaluate_function"),
     "launches": lambda e: e.kind in ("cuda_runtime", "cuda_driver"),
-    "kernels": lambda e: e.kind in ("kernel", "gpu_memcpy", "gpu_memset"),
+    "kernels": lambda e: e.kind in GPU_KINDS and not is_exchange(e),
 }
 
 Shape = tuple[int, ...]
@@ -66,7 +75,7 @@ class ProfiledEvent:
     @property
     def inputs(self) -> list[Any]:
         """The shapes of its arguments."""
-        found = self.args.get("Input Dims")
+        found = self.args.get("Input Dims", self.args.get("Input dims"))  # torch 1.8: dims
         return found if isinstance(found, list) else []
 
     @property
@@ -96,7 +105,7 @@ class Trace(dict[str, Events]):
             )
         found = (each for each in data if isinstance(each, dict) and each.get("ph") == "X")
         trace = cls(path, [event_of(each, path) for each in found])
-        trace["marks"].sort(key=lambda mark: mark.start)
+        trace["marks"] = sorted(trace["marks"] or by_optimizer(trace), key=lambda mark: mark.start)
         for one, other in pairwise(trace["marks"]):
             if other.start < one.end:
                 got = f"{one.name} and {other.name}, which overlap in time"
@@ -106,6 +115,17 @@ class Trace(dict[str, Events]):
 
     def within(self, mark: ProfiledEvent) -> "Trace":
         return Trace(self.path, [event for event in self["events"] if mark.begins(event)])
+
+
+def by_optimizer(trace: Trace) -> Events:
+    """Marks of a trace that has none: from the end of one Optimizer.step to the end of the next.
+
+    Of several optimisers the one that ends the trace. Work before its first step may be start-up.
+    """
+    last = max(trace["optimizers"], key=lambda event: event.end, default=None)
+    ends = sorted(each.end for each in trace["optimizers"] if last and each.name == last.name)
+    pairs = enumerate(pairwise(ends), 1)
+    return [ProfiledEvent(f"{STEP}{n}", BY_OPTIMIZER, *both, {}) for n, both in pairs]
 
 
 def event_of(raw: dict[str, Any], path: str) -> ProfiledEvent:

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from refgf.plan import profile
+from refgf.plan import ddp, profile
 from refgf.plan.fabric import Fabric
 from refgf.plan.inputs import read_file
 from refgf.plan.question import PACE, Question, ranges
 from refgf.predict.cost import Link
-from tests.support.trace_cases import OLD, STEP, TRACES, gpu_steps
+from tests.support.trace_cases import OLD, STEP, TRACES, ddp_step, gpu_steps, steps
 
 GPU = ["a busy GPU", "a GPU 30 ms behind", "copies overtake"]
 # name: milliseconds at which gradients are ready, their elements, milliseconds of the step
@@ -32,6 +32,9 @@ FOUND = {
     **{f"{name}, step {n}": ([40.0], [10], 60.0) for name in GPU for n in (2, 3, 4)},
     "two backward passes": ([0.41, 0.46], [10, 7], 1.0),  # each gradient is sent once
     "backward that recomputes": ([0.21, 0.26, 0.41, 0.46], [10, 7, 10, 7], 1.0),
+    "a DDP step": ([0.4, 0.6], [10, 20], 0.7),  # 300 us of the sum have no kernel next to them
+    "no marks, three optimiser's steps": ([9.7], [10], 10.2),  # from the end of the one before
+    "no backward in the last step": ([0.5, 0.6], [10, 100], 1.0),
     "passes of other sizes": ([0.21, 0.26, 0.41, 0.46, 0.48], [10, 7, 10, 7, 3], 1.0),
 }
 # name: the elements that are taken, and what is said of the others
@@ -101,6 +104,30 @@ def test_the_optimiser_of_the_step_before_is_repeated_on_the_gpu():
     assert read(*TRACES[late]) == read(STEP)
 
 
+def test_the_pace_holds_what_a_sum_may_have_slowed_down_or_what_was_no_sum():
+    """200 us of a sum next to computing, at 0.7 of its speed; 300 us alone."""
+    step = read(*TRACES["a DDP step"])
+    assert step.scatter == (pytest.approx(1 - 0.3 * 200 / 700), pytest.approx(1 + 300 / 700))
+    assert "took 1.0 ms with it. Taken out: 0.3 ms" in " ".join(step.notes)
+
+
+@pytest.mark.parametrize("sum_us", [0, 150, 200, 201, 2000])
+def test_a_step_without_its_exchange_does_not_depend_on_the_exchange(sum_us):
+    found = read(ddp_step(sum_us))
+    assert [1e3 * ready_s for ready_s, _ in found.ready] == pytest.approx([0.4, 0.6])
+    assert found.compute_s == pytest.approx(700e-6)
+
+
+def test_several_ranks_are_one_step_of_the_slowest():
+    fast, slow = read(steps(1.0, 1.0)), read(steps(2.0, 2.0))
+    late = replace(fast, ready=((0.0019, 10),), after_s=0.0)
+    found = ddp.together([fast, slow, late])
+    assert found.ready == ((0.0019, 10),) and found.compute_s == pytest.approx(0.002)
+    assert found.notes[0].startswith("3 ranks, of which the slowest counts")
+    with pytest.raises(ValueError, match="another step, or other gradients"):
+        ddp.together([fast, read(steps(1.0))])
+
+
 @pytest.mark.parametrize("number", [2, 3])
 def test_a_trace_of_torch_1_8_has_other_names_of_kinds(number):
     old, _ = TRACES["torch 1.8"]
@@ -148,6 +175,33 @@ def test_a_real_trace(tmp_path):
     assert sorted(elements for _, elements in step.ready) == [10, 400, 4000, 120_000]
     assert 0 < step.ready[0][0] < step.ready[-1][0] < step.compute_s < 10
     assert step.after_s > 0.02
+
+
+@pytest.mark.long
+def test_real_ddp_over_gloo(tmp_path):
+    """One rank: the sum adds nothing, and is taken out where nothing runs during it."""
+    torch = pytest.importorskip("torch")
+    from torch import distributed
+
+    given = {"store": distributed.HashStore(), "rank": 0, "world_size": 1}
+    distributed.init_process_group("gloo", **given)
+    try:
+        model = torch.nn.Linear(1000, 1000)
+        ddp_model = torch.nn.parallel.DistributedDataParallel(model)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+        def train_step():
+            optimizer.zero_grad()
+            ddp_model(torch.ones(64, 1000)).sum().backward()
+            optimizer.step()
+
+        step = profiled(tmp_path / "trace.json", train_step, steps=5)
+    finally:
+        distributed.destroy_process_group()
+    assert sorted(elements for _, elements in step.ready) == [1000, 1_000_000]
+    assert any("has an exchange" in note for note in step.notes)
+    assert not any("elements are summed" in note for note in step.notes)
+    assert step.scatter[0] <= 1 <= step.scatter[1]
 
 
 @pytest.mark.long

@@ -105,6 +105,32 @@ def gpu_steps(load_ms=0, behind_ms=0):
     return events
 
 
+def ddp_step(sum_us=500, name="ncclDevKernel_AllReduce_Sum_f32"):
+    """A GPU computes 400 and 200 us, while a sum begins, and 100 us after both."""
+    last = max(1600, 1400 + sum_us)
+    kernels = [("gemm", 1000, 400), ("gemm", 1400, 200), (name, 1400, sum_us), ("add", last, 100)]
+    found = [
+        mark(3, 1000, last - 900),
+        gradient(1390, 10),
+        gradient(1550, 20),
+        event("c10d::allreduce_", 1401, 5, **{"Input Dims": [[[30]], [], []]}),
+        event("Optimizer.step#SGD.step", 1600, 50),
+    ]
+    for number, (kernel, at, dur) in enumerate(kernels):
+        ours, launch = {"correlation": number}, (1000, 1450, 1402, 1610)[number]
+        found.append(event("cudaLaunchKernel", launch, 5, "cuda_runtime", **ours))
+        found.append(event(kernel, at, dur, "kernel", **ours))
+    return found
+
+
+def other_sum():
+    return [event("c10d::allreduce_", 1100, 5, **{"Input Dims": [[[9000]], [], []]})]
+
+
+def unmarked(events):
+    return [each for each in events if not each["name"].startswith("ProfilerStep")]
+
+
 def with_copies(events):
     """A copy in each step that overtakes a GPU that lags behind: its stream is free."""
     found = list(events)
@@ -229,6 +255,10 @@ TRACES = {
     "another unit of a gradient": ([mark(1, 1000, 1000), gradient(1.5, 10)], None),
     "another unit of one gradient": ([*STEP, gradient(1.55, 10)], None),
     "an exchange": ([*STEP, event("ncclDevKernel_AllReduce", 1600, 9, "kernel")], None),
+    "a DDP step": (ddp_step(), None),
+    "a DDP step with another sum": ([*ddp_step(), *other_sum()], None),
+    "an exchange of experts": (ddp_step(name="ncclDevKernel_SendRecv"), None),
+    "no marks, three optimiser's steps": (unmarked(steps(9.0, 1.0, 1.2)), None),
     "a time that is a word": ([mark(1, 0, 100), event(READY, "now", 1)], None),
     "no events": ([], None),
 }
