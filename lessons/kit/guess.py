@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from kit.words import off_by
 
 NUMBER = re.compile(
-    r"(?<![\w.])(-?\d[\d,]*\.?\d*(?:e-?\d+)?|inf)\s*(%|percent|x\b|times|[KMG]iB|B\b|bytes|[mu]?s\b|calls?)?"
+    r"(?<![\w.])(-?\d[\d,]*\.?\d*(?:e-?\d+)?|inf)\s*"
+    r"(%|percent|x\b|times|[KMG]iB|B\b|bytes|[mu]?s\b|calls?)?"
 )
 KINDS = {"percent": "%", "x": "times", "calls": "call", "bytes": "B"}
 SCALES = {
