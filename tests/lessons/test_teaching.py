@@ -16,11 +16,12 @@ import kit
 from refgf.cluster.__main__ import make_parser as cluster_parser
 from refgf.course.__main__ import parser as course_parser
 from refgf.oracle.__main__ import parser as oracle_parser
+from refgf.oracle.grade.marking import exercises_of
 
 LESSONS = Path(__file__).resolve().parents[2] / "lessons"
 SCRIPTS = sorted(LESSONS.glob("[0-9][0-9]_*.py"))
 NUMBERS = [script.stem[:2] for script in SCRIPTS]
-PAGES = [*sorted((LESSONS / "teaching").glob("[0-9][0-9].md")), LESSONS / "teaching" / "README.md"]
+PAGES = sorted((LESSONS / "teaching").glob("*.md"))
 SECTIONS = (
     "**Class**",
     "**Students know**",
@@ -127,12 +128,34 @@ def minutes(number: str) -> tuple[int, int]:
 def test_the_weeks_add_up():
     """Each row of the plan is the sum of its lessons' pages, within the week's 180 minutes."""
     assert all(map(minutes, NUMBERS))
-    text = (LESSONS / "teaching" / "README.md").read_text()
+    text = (LESSONS / "teaching" / "plans.md").read_text()
     weeks = re.findall(r"^\| \d \| (\d\d), (\d\d) \| (\d+) \| (\d+) \|", text, re.MULTILINE)
     assert len(weeks) == 6
     for first, second, *said in weeks:
         found = [a + b for a, b in zip(minutes(first), minutes(second))]
         assert found == list(map(int, said)) and found[0] + 10 <= 180, (first, second)
+
+
+def points(number: str) -> int:
+    """What `grade` gives for a lesson's right answers."""
+    return sum(exercise.points for exercise in exercises_of(number))
+
+
+def test_the_marks_of_the_plans_add_up():
+    """Marks stand behind the first mention of a student's file, their sum above the table."""
+    text = (LESSONS / "teaching" / "plans.md").read_text()
+    _, _, two, four, seven = text.split("\n## ")
+    for plan in (two, four):
+        marks = re.findall(r"student/(\d\d)\.py` \| (\d+) \|", plan)
+        assert len(marks) >= 3 and all(points(number) == int(said) for number, said in marks)
+        total = re.search(r"(\d+)\smarks", plan)[1]
+        assert int(total) == sum(int(said) for _, said in marks)
+    weeks = re.findall(r"^\| \d \| (\d\d), (\d\d) \|", seven, re.MULTILINE)
+    said = re.search(r"program's marks are ([\d, ]+) and (\d+) a week", seven)
+    assert [sum(map(points, week)) for week in weeks] == [
+        *map(int, said[1].split(", ")),
+        int(said[2]),
+    ]
 
 
 def test_shown_and_other_exercises_are_all_that_are_to_write():
