@@ -55,7 +55,7 @@ class Exercise:
 
     def __post_init__(self) -> None:
         self.name = self.name or self.reference.__name__
-        EXERCISES[self.number] = self
+        add(self)
 
     def part(self, what: str, points: int, cases: Drawn, keeps: bool = False) -> None:
         self.parts.append(Part(what, points, cases, keeps))
@@ -95,7 +95,7 @@ class Collective:
     mistakes: list[TypicalMistake] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        EXERCISES[self.number] = self
+        add(self)
 
     def mistake(self, sentence: str) -> Callable:
         return registered(self.mistakes, sentence)
@@ -103,6 +103,16 @@ class Collective:
     @property
     def points(self) -> int:
         return sum(self.scores.values())
+
+
+def add(exercise: Exercise | Collective) -> None:
+    """Enter it under its number."""
+    taken = EXERCISES.setdefault(exercise.number, exercise)
+    if taken is not exercise:
+        raise ValueError(
+            f"exercise {exercise.number}: got {exercise.name}; wanted a number that is free, "
+            f"{taken.name} has it; next: take the lesson's next number"
+        )
 
 
 def given(definition: Callable, **changes: Callable) -> Callable:

@@ -58,3 +58,10 @@ def changes(exercise, case, place, value):
     except (ArithmeticError, ValueError, IndexError):
         return True
     return bool(difference(found, plain(exercise.wanted(case)), exercise.relative))
+
+
+def test_a_number_that_is_taken_is_refused():
+    """An exercise that took another's place would take its marks away without a word."""
+    with pytest.raises(ValueError, match="03.2: got sorted; .* lazy_calls has it"):
+        Exercise("03.2", sorted)
+    assert marking.exercises_of("03")[1].name == "lazy_calls"
