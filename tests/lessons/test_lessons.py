@@ -25,6 +25,23 @@ SECTIONS = [
 ]
 
 
+AROUND = (  # what belongs to the lesson NN_name
+    "lessons/solutions/{name}.py",
+    "lessons/drawings/{number}.svg",
+    "lessons/student/{number}.py",
+    "lessons/teaching/answers/{number}.py",
+    "lessons/teaching/{number}.md",
+    "figures/{name}.json",
+)
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
+def test_what_belongs_to_a_lesson_is_there(lesson):
+    names = [name.format(name=lesson.stem, number=lesson.stem[:2]) for name in AROUND]
+    missing = [name for name in names if not (ROOT / name).is_file()]
+    assert not missing, f"{lesson.name} lacks {', '.join(missing)} (docs/how-to/lesson.md)"
+
+
 def run_lesson(lesson, ranks, folder, *arguments):
     return run_job(ranks, [str(lesson), *arguments, "--output", str(folder)], timeout=240)
 
@@ -92,7 +109,6 @@ def test_lesson_has_its_sections_in_order(lesson):
     assert -1 not in places and places == sorted(places), dict(zip(SECTIONS, places))
     assert re.search(r"\b(weak|strong) scaling\b", text)
     assert len(lesson.read_text().splitlines()) <= 155
-    assert (ROOT / "lessons" / "solutions" / lesson.name).exists()
 
 
 def test_redrawing_needs_no_ranks(tmp_path):
