@@ -1,22 +1,20 @@
 """A folder with a lesson's exercises for a platform: starter/, autograder/, instructor/."""
 
-import io
 import json
 import re
 import secrets
-import zipfile
 from pathlib import Path
 
 from refgf.course.autograder.submission import marks_of_file
 from refgf.course.instructor import page
 from refgf.course.lesson import LESSONS, LessonFiles, lesson_files
+from refgf.course.package import ARCHIVE, archive, zipped
 from refgf.course.platforms import PLATFORMS
 from refgf.oracle.foreign.closure import closure
-from refgf.oracle.grade.marking import module_of
+from refgf.oracle.grade.marking import lessons, module_of
 from refgf.oracle.grade.report import totals
 
 MADE = ".refgf-course"  # lists the files of a build, so that the next one may replace them
-SCRIPTS = ("setup.sh", "run_autograder")
 
 STARTER = """# {title}
 
@@ -37,10 +35,13 @@ A public checkout does not know this lesson. If you were given `lesson_{number}.
 """
 
 
-def build(lesson: str, platform: str, seed: int | None, folder: str | None) -> Path:
+def build(
+    lesson: str, platform: str, seed: int | None, folder: str | None, private: bool = False
+) -> Path:
     """Write the three parts. Returns the folder.
 
     seed: of the hidden cases. None: that of an earlier build in the folder, else a new one.
+    private: starter/ has an archive, too, with the lesson and all that it needs but answers.
 
     ValueError for an unknown lesson, a negative seed, and a folder that no build has made.
     """
@@ -52,12 +53,26 @@ def build(lesson: str, platform: str, seed: int | None, folder: str | None) -> P
         seed = secrets.randbelow(9 * 10**8) + 10**8
     if seed < 0:
         raise ValueError(f"build: got --seed {seed}; wanted 0 or more; next: --seed {-seed}")
-    remove_earlier_build(target)
     written = {
         **{f"starter/{name}": data for name, data in starter(found).items()},
         **{f"autograder/{name}": data for name, data in autograder(found, platform, seed).items()},
         **{f"instructor/{name}": data for name, data in instructor(found, platform, seed).items()},
     }
+    if private:
+        written[f"starter/{ARCHIVE}"] = archive([found.number])
+    return write(target, written)
+
+
+def build_for_students(lesson: str, folder: str | None) -> Path:
+    """Write only the archive for students, of one lesson or of "all". Returns the folder."""
+    numbers = lessons() if lesson == "all" else [lesson_files(lesson).number]
+    name = lesson if lesson == "all" else numbers[0]
+    return write(Path(folder or f"course-{name}-students"), {ARCHIVE: archive(numbers)})
+
+
+def write(target: Path, written: dict[str, bytes]) -> Path:
+    """Write these files in place of an earlier build's."""
+    remove_earlier_build(target)
     for name, data in written.items():
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,15 +152,3 @@ def licence() -> dict[str, str]:
 
 def encoded(files: dict[str, str]) -> dict[str, bytes]:
     return {name: text.encode() for name, text in files.items()}
-
-
-def zipped(files: dict[str, str]) -> bytes:
-    """An archive whose bytes depend on the files only; scripts are executable."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in sorted(files.items()):
-            info = zipfile.ZipInfo(name, (2000, 1, 1, 0, 0, 0))
-            info.compress_type = zipfile.ZIP_DEFLATED
-            info.external_attr = (0o755 if name in SCRIPTS else 0o644) << 16
-            archive.writestr(info, text)
-    return out.getvalue()

@@ -62,6 +62,11 @@ tell nobody, but for right or wrong in each part. The ranks of an exercise share
 file may find the other ranks' numbers, and make up which messages it sent: marks for messages hold
 against mistakes, not against a file that is made to deceive. Look at files that use gc or sys. The
 functions that judge are the oracle's definitions, which are public; no test detects a copy of them.
+
+`--solutions private` puts `refgf-students.zip` into `starter/`: the lesson, and what it needs,
+without answers, solutions and pages for teachers. It marks on the student's own machine, so it has
+`refgf/oracle/spec`: each exercise's definition and typical mistakes as code, of another form than
+the answers'. And the project is public.
 """
 
 

@@ -43,7 +43,8 @@ class LessonFiles:
 
 def lesson_files(lesson: str) -> LessonFiles:
     """ValueError for a lesson without exercises, and where lessons/ is missing."""
-    number = re.sub(r"\D.*", "", lesson, flags=re.DOTALL).zfill(2)
+    digits = re.sub(r"\D.*", "", lesson, flags=re.DOTALL)
+    number = digits.zfill(2) if digits else lesson
     if number not in lessons():
         raise ValueError(
             f"build: got lesson {lesson!r}; wanted one of {', '.join(lessons())}; "

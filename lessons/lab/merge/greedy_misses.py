@@ -75,7 +75,7 @@ KINDS = {
     "all ready within one latency": within_one_latency,
     "each sent before the next is ready": sent_before_the_next,
 }
-BEST_FOR = list(KINDS)[2:]  # kinds for which the rule is optimal (solutions/09: why)
+BEST_FOR = list(KINDS)[2:]  # kinds for which the rule is optimal
 
 
 def misses(run, count: int, kind: str) -> dict:

@@ -1,0 +1,129 @@
+"""The students' archive, unpacked as a student would: it runs, and the answers are not in it."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from refgf.course import package
+from refgf.course.__main__ import main
+from refgf.course.package import ARCHIVE, FOLDER
+
+ROOT = Path(__file__).resolve().parents[2]
+LIKE_THE_ANSWER = {  # the project's own functions, line by line: only a variant asks otherwise
+    ("00", "gradient"),
+    ("01", "ring_seconds"),
+    ("07", "rounded"),
+    ("08", "predicted_efficiency"),
+    ("11", "lars_ratio"),
+    ("15", "roofline"),
+}
+
+
+def unpacked(lesson, place):
+    assert main(["build", lesson, "--solutions", "private", "--output", str(place / "built")]) == 0
+    with zipfile.ZipFile(place / "built" / ARCHIVE) as file:
+        file.extractall(place)
+    return place / FOLDER
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    return unpacked("all", tmp_path_factory.mktemp("all"))
+
+
+def run(folder, *arguments):
+    """The unpacked files' own refgf, which knows nothing of this checkout."""
+    environment = {"PATH": os.defpath, "PYTHONPATH": str(folder), "HOME": str(folder)}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+
+
+def functions(file):
+    """[(name, code without docstrings)] of a file."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            body = [each for each in node.body if not is_text(each)]
+            yield node.name, "\n".join(map(ast.unparse, body))
+
+
+def is_text(node):
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def test_a_lesson_and_its_marks(tmp_path):
+    folder = unpacked("3", tmp_path)
+    assert [file.name for file in (folder / "lessons" / "student").iterdir()] == ["03.py"]
+    marked = run(folder, "-m", "refgf.oracle", "grade", "03", "lessons/student/03.py")
+    assert "2 of 16 points" in marked.stdout, marked.stderr
+    answers = ROOT / "lessons" / "teaching" / "answers" / "03.py"
+    marked = run(folder, "-m", "refgf.oracle", "grade", "03", str(answers))
+    assert "16 of 16 points" in marked.stdout, marked.stderr
+    lesson = run(folder, "lessons/03_lazy_allreduce.py", "--threads", "2", "--quick")
+    assert lesson.returncode == 0, lesson.stderr
+    assert (folder / "results" / "quick" / "03_lazy_allreduce.png").is_file()
+    (command,) = re.findall(r"^ +mpiexec .*(lessons/\S+)", (folder / "README.md").read_text(), re.M)
+    assert (folder / command).is_file()
+
+
+def test_no_answers_in_the_archive_of_all_lessons(everything):
+    code = {body for file in everything.rglob("*.py") for _, body in functions(file)}
+    found = set()
+    for answers in (ROOT / "lessons" / "teaching" / "answers").glob("*.py"):
+        given = set(functions(everything / "lessons" / "student" / answers.name))
+        mine = set(functions(answers)) - given
+        found |= {(answers.stem, name) for name, body in mine if body in code}
+    assert found == LIKE_THE_ANSWER
+
+
+def test_nothing_names_or_imports_what_is_withheld(everything):
+    files = [file for file in everything.rglob("*") if file.suffix in (".py", ".md", ".ipynb")]
+    names = {str(file.relative_to(everything)) for file in everything.rglob("*")}
+    assert len(files) > 500 and not [name for name in names if name.startswith(package.PRIVATE)]
+    for file in files:
+        text = file.read_text()
+        assert not re.search(r"\b(teaching|solutions|answers)/", text), file
+        if file.suffix == ".py":
+            for node in ast.walk(ast.parse(text)):
+                module = getattr(node, "module", None) or ""
+                assert not module.startswith(("refgf.course", "refgf.site")), file
+    assert "course" not in run(everything, "-m", "refgf", "--help").stdout
+
+
+def test_a_file_that_names_answers_is_refused():
+    with pytest.raises(ValueError, match="'solutions/' in lessons/kit/x.py, line 2; wanted"):
+        package.without_names("lessons/kit/x.py", b"\n# see lessons/solutions/03")
+
+
+def test_notes_beside_tracked_files_stay_at_home(tmp_path, monkeypatch):
+    monkeypatch.setattr(package, "ROOT", tmp_path)
+    with pytest.raises(ValueError, match="wanted a clone"):
+        package.taken()
+    for command in (["init", "-q"], ["add", "lessons/kit/a.py"]):
+        (tmp_path / "lessons" / "kit").mkdir(parents=True, exist_ok=True)
+        for name in ("a.py", "exam.py"):
+            (tmp_path / "lessons" / "kit" / name).touch()
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    assert package.taken() == ["lessons/kit/a.py"]
+
+
+def test_wrong_arguments(tmp_path, capsys):
+    def error(*arguments):
+        assert main(["build", *arguments, "--output", str(tmp_path / "x")]) == 2
+        assert not (tmp_path / "x").exists()
+        return capsys.readouterr().err
+
+    assert "got no --for; wanted one of gradescope" in error("01")
+    assert "got lesson 'all'; wanted one of 00" in error("all", "--for", "plain")
+    assert "got lesson '77'" in error("77", "--solutions", "private")
