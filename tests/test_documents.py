@@ -31,7 +31,7 @@ INSTEAD = {  # a command: what is run in its place, and why
     r"source .venv/bin/activate": "true",  # the environment of this test has that PATH
     r"mpiexec -n 4 (python lessons/08_scaling.py) -v": r"\1 --help",  # minutes
     r"(.*) --device gpu": r"\1 --help",
-    r"(python docs/tools/torch_accuracy.py)": r"\1 --help",  # minutes
+    r"(python docs/tools/torch_study.py).*": r"\1 --help",  # minutes
     r"refgf doctor --gpu": "refgf doctor --help",  # fails where there is no GPU
     r"pip install .*": "true",  # test_extras_exist, tests/test_wheel.py
     r".*\bNN\b.*": "true",  # a form: the number of a lesson

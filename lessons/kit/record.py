@@ -19,7 +19,7 @@ PACKAGES = ("comm", "nn", "exchange", "training", "predict")
 DRAWN_ANEW = "claims.py", "picture.py", "gantt.py"  # ends of names
 OF_STUDENTS = "yours.py"  # a lab's, on what --mine brings
 MODULES = "refgf/ops.py", "refgf/device.py", "refgf/streams.py"
-CORE = (*MODULES, *(f"refgf/{package}/" for package in PACKAGES))
+CORE = (*MODULES, "refgf/torch/", *(f"refgf/{package}/" for package in PACKAGES))
 
 
 def machine(options) -> dict:

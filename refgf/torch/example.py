@@ -15,7 +15,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
@@ -56,8 +55,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
     images, labels = digits()
     train_images, train_labels = images[:-360], labels[:-360]
     steps = len(train_images) // BATCH
-    # PowerSGD's second messages leave in any order; on gloo it needs a single bucket
-    model = DistributedDataParallel(network(arguments.seed), bucket_cap_mb=25)
+    model = DistributedDataParallel(network(arguments.seed))
     optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=0.9, weight_decay=5e-4)
     flow, first, accuracies = None, 0, []
     if arguments.hook == "csc":
@@ -65,13 +63,6 @@ def train(arguments: argparse.Namespace) -> list[float]:
         wire = torch.float16 if arguments.half else None
         options = {"density": arguments.density, "warmup": warmup, "form": arguments.form}
         flow = GradientFlow(model, optimizer, wire=wire, chunks=Chunks(arguments.chunk), **options)
-    elif arguments.hook == "fp16":
-        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
-    elif arguments.hook == "powersgd":
-        state = powerSGD_hook.PowerSGDState(
-            None, matrix_approximation_rank=2, start_powerSGD_iter=steps
-        )
-        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     path = os.path.join(arguments.folder, f"rank{rank}.pt") if arguments.folder else None
     if path and os.path.exists(path):
         saved = torch.load(path)
@@ -107,7 +98,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
 def parsed(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="torchrun -m refgf.torch.example", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--hook", choices=("csc", "default", "fp16", "powersgd"), default="csc")
+    parser.add_argument("--hook", choices=("csc", "default"), default="csc")
     parser.add_argument("--density", type=float, default=10.0, help="percent (default: 10)")
     parser.add_argument("--form", default="dgc", help="momentum correction (default: dgc)")
     parser.add_argument(

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from refgf.exchange.chunk_choice import Density
 from refgf.torch.backward import Backward, Future
-from refgf.torch.optimizers import take_over
+from refgf.torch.optimizers import KEYS, stepping_scaler, take_over
 from refgf.torch.pool import FlatPool
 from refgf.torch.residual import BEFORE, FORMS, LocalResidual
 from refgf.torch.wrong import require
@@ -92,10 +92,20 @@ class GradientFlow:
         require(is_ddp, f"a {type(model).__name__}", "a model in DDP", wrap)
         require(form in FORMS, f"form={form!r}", f"one of {', '.join(FORMS)}", "form='dgc'")
         require(wire in WIRES, f"wire={wire}", "a type of 16 or 32 bits", "wire=torch.float16")
+        for name, value, kind in (
+            ("optimizer", optimizer, torch.optim.Optimizer),
+            ("density", density, int | float),
+            ("warmup", warmup, Warmup | None),
+            ("chunks", chunks, Chunks),
+            ("scaler", scaler, torch.amp.GradScaler | None),
+        ):
+            word = getattr(kind, "__name__", kind)
+            require(isinstance(value, kind), f"{name}={value!r}", f"{word}", "docs/torch.md")
         least = min(chunks.size, chunks.dense_every)
         require(least >= 1, f"{chunks}", "a size and dense_every of at least 1", "Chunks()")
         percents, steps = (warmup.percents, warmup.steps) if warmup else ((), 1)
         self.density = Density(density, tuple(percents), steps)
+        scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self.model, self.optimizer, self.scaler = model, optimizer, scaler
         self.form, self.wire, self.chunks = form, wire, chunks
         self.group, self.size = model.process_group, dist.get_world_size(model.process_group)
@@ -119,7 +129,8 @@ class GradientFlow:
             self.taken.give_back()
             got = f"a model that has a hook ({error})"
             require(False, got, "one without", "a new DistributedDataParallel(network)")
-        self._watch = optimizer.register_step_pre_hook(self._before_update)
+        before = optimizer.register_step_pre_hook(self._before_update)
+        self._watches = before, optimizer.register_step_post_hook(self._after_update)
 
     # ---- what a loop calls ----
 
@@ -134,16 +145,24 @@ class GradientFlow:
             self.scaler.update()
         self.optimizer.zero_grad()
 
-    def close(self) -> None:
-        """Give momentum and decay back to the optimiser. DDP then averages all gradients.
+    def close(self, momentum: bool = True) -> None:
+        """Give momentum, its velocity and decay back to the optimiser. DDP then averages all.
 
-        What waits in the residual is lost. DDP keeps this object, which lets go of the model.
+        Collective: the velocity is the sum of all ranks' (one all_reduce of n float32). momentum
+        False gives none back and talks to nobody. What waits in the residual is lost. DDP keeps
+        this object, which lets go of the model.
         """
         if self._closed:
             return
         self._settle()
         self.taken.give_back()
-        self._watch.remove()
+        if self.taken and momentum:
+            rows = self.velocity
+            if rows is None:
+                dist.all_reduce(rows := self.residual.state["u"], group=self.group)
+            self.taken.give_velocity(self.pool, rows)
+        for watch in self._watches:
+            watch.remove()
         self._closed = True
         for name in ("model", "optimizer", "pool", "residual", "velocity", "taken", "_last"):
             setattr(self, name, None)
@@ -151,12 +170,15 @@ class GradientFlow:
     def __enter__(self) -> "GradientFlow":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, error: object, *_: object) -> None:
+        self.close(momentum=error is None)  # other ranks may not come here
 
     def state_dict(self) -> dict[str, Any]:
         """What this rank needs to go on with the same bits: each rank saves its own."""
         require(not self._closed, "state_dict after close", "it before", "save, then close")
+        got = "state_dict between backward and the optimiser's step"
+        done = self._stepped or not self.accepted
+        require(done, got, "it after the step", "optimizer.step(), then save")
         self._settle()
         arrays = {name: self.pool.named(rows) for name, rows in self.residual.state.items()}
         own = {"rank": dist.get_rank(self.group), "size": self.size, "form": self.form}
@@ -169,7 +191,11 @@ class GradientFlow:
 
         From a list each rank takes the same share of the sum of all residuals: nothing is lost.
         """
-        states = [saved] if isinstance(saved, dict) else list(saved)
+        states = [saved] if isinstance(saved, dict) else list(saved or ())
+        right = bool(states) and all(isinstance(s, dict) and s.get("state") for s in states)
+        require(
+            right, f"{str(saved)[:40]}", "what state_dict gave, or a list of it", 'saved["flow"]'
+        )
         first, rank = states[0], dist.get_rank(self.group)
         same = (first["form"], first["chunk"]) == (self.form, self.pool.chunk)
         got = f"the state of form={first['form']!r}, chunk={first['chunk']}"
@@ -180,9 +206,11 @@ class GradientFlow:
         complete = sorted(s["rank"] for s in states) == list(range(first["size"]))
         every = not isinstance(saved, dict) and complete
         require(own or every, got, wanted, "one file a rank; for other ranks load all of them")
-        names = {name for arrays in first["state"].values() for name in arrays}
-        known = names == set(self.pool.names)
-        require(known, f"parameters {sorted(names)[:3]} ...", "this model's", "the same network")
+        mine = {name: p.shape for name, p in zip(self.pool.names, self.pool.parameters)}
+        for arrays in first["state"].values():
+            shapes = {name: values.shape for name, values in arrays.items()}
+            other = sorted(name for name, _ in shapes.items() ^ mine.items())
+            require(not other, f"other {other[:3]}", "this model's parameters", "the same network")
         same = self._alike((first["steps"], first["chosen"]))
         got = f"files of step {first['steps']} here and of others elsewhere"
         require(same, got, "those of one step", "the last one that all ranks have saved")
@@ -194,6 +222,7 @@ class GradientFlow:
         self.steps, self.chosen = first["steps"], first["chosen"]
         self.gap.copy_(first["gap"])
         self._outcome, self._backward, self._stepped = None, None, True
+        self.taken.resumed = False
 
     # ---- during backward ----
 
@@ -243,8 +272,9 @@ class GradientFlow:
             self.chosen = None if dense else chosen
         self._refused = 0 if self.accepted else self._refused + 1
         if self._refused and self.scaler is None:
-            got = f"step {self.steps}: a gradient was infinite or NaN on some rank"
-            warnings.warn(f"GradientFlow: {got}; it was refused on all ranks", stacklevel=2)
+            got = f"got an infinity or NaN on some rank in step {self.steps}, refused on all"
+            lower = "a finite loss; next: a lower rate, or a GradScaler"
+            warnings.warn(f"GradientFlow: {got}; wanted {lower}", stacklevel=2)
 
     def _require_in_turn(self) -> None:
         """ValueError in backward for what would train wrongly in silence."""
@@ -260,9 +290,18 @@ class GradientFlow:
             "one step for each backward that communicates",
             once,
         )
-        frozen = [n for n, p in zip(self.pool.names, self.pool.parameters) if not p.requires_grad]
+        changed = sorted({name for name, _ in learnable(self.model)} ^ set(self.pool.names))
         anew = "close(), then a new DistributedDataParallel and GradientFlow"
-        require(not frozen, f"{frozen[:3]} frozen since it was made", "the same parameters", anew)
+        got = f"{changed[:3]} frozen, unfrozen or new since it was made"
+        require(not changed, got, "the same parameters", anew)
+        even = "the same number of batches on each rank (drop_last=True)"
+        require(not self.model._join_config.enable, "model.join()", "no join", even)
+        if self.taken.resumed:
+            self.taken.resumed = False
+            got = (
+                "a saved optimiser, and no load_state_dict: the residual and its momentum are lost"
+            )
+            warnings.warn(f"GradientFlow: got {got}; next: flow.load_state_dict", stacklevel=2)
 
     def _fill(self) -> None:
         """DDP leaves the gradient of what no rank has used; something may wait for it."""
@@ -275,10 +314,22 @@ class GradientFlow:
 
     # ---- around the optimiser ----
 
-    def _before_update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        """Before each step of the optimiser."""
-        self.taken.require_gone()
+    def _after_update(self, *_: object) -> None:
         self._stepped = True
+
+    def _before_update(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        """Before each step of the optimiser. With a closure, backward is yet to come."""
+        self.taken.require_gone()
+        got = ("a step past the GradScaler", "a step of a GradScaler that it was not given")
+        own = "GradientFlow(..., scaler=scaler), and scaler.step(optimizer) in the loop"
+        scaler = stepping_scaler()
+        require(scaler is self.scaler, got[self.scaler is None], "one and the same", own)
+        got = "a step of the optimiser, and no backward that communicated since the last one"
+        out = "leave model.no_sync() for the last backward, and call model, not model.module"
+        closure = kwargs.get("closure") or args[1:]
+        fresh = any(parameter.grad is not None for parameter in self.pool.parameters)
+        once = not (self._stepped and fresh) or closure
+        require(once, got, "one backward for each step", out)
         if not self.taken and self.scaler is None:
             self._settle()
             if not self.accepted:  # a zero would still move Adam's weights: it skips a None
@@ -294,7 +345,8 @@ class GradientFlow:
 
     def _agree(self) -> None:
         """ValueError on every rank if their settings differ."""
-        own = str((self.density, self.form, self.wire, self.chunks, self.scaler is None))
+        groups = [[g.get(key) for key in ("lr", *KEYS)] for g in self.optimizer.param_groups]
+        own = str((self.density, self.form, self.wire, self.chunks, self.scaler is None, groups))
         same = self._alike((own, self.pool.names))
         require(same, "other settings on some ranks", "the same on all", "take them from one place")
 

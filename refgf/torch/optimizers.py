@@ -5,6 +5,8 @@ the forms `dgc` it happens before the exchange, in the residual; in `history` an
 and only where a chunk was sent. So the optimiser keeps neither of both: it multiplies by the rate.
 """
 
+import inspect
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,63 +18,81 @@ from refgf.torch.residual import BEFORE
 from refgf.torch.wrong import require
 
 KEYS = ("momentum", "weight_decay")
+ODD = ("nesterov", "dampening", "maximize")
 MARK = "taken_by_gradientflow"  # in a group, so it travels with optimizer.state_dict
 
 
 @dataclass
 class Taken:
-    """What was taken: momentum and decay of each parameter of the pool. False if nothing."""
+    """What was taken: momentum and decay of each parameter of the pool. False if nothing.
 
-    momentum: list[float] = field(default_factory=list)
-    decay: list[float] = field(default_factory=list)
+    resumed  the optimiser was saved while something was taken
+    """
+
+    optimizer: torch.optim.Optimizer
+    momentum: list[float]
+    decay: list[float]
+    resumed: bool = False
     buffers: dict[int, Tensor] = field(default_factory=dict)
-    optimizer: torch.optim.Optimizer | None = None
     own: list[dict[str, Any]] = field(default_factory=list)  # of each group of the optimiser
 
     def __bool__(self) -> bool:
-        return bool(self.own)
+        return any(self.own)
 
     def give_back(self) -> None:
-        if self.optimizer is not None:  # load_state_dict makes new groups
-            for group, own in zip(self.optimizer.param_groups, self.own):
-                group.update(own)
-                group.pop(MARK, None)
+        for group, own in zip(self.optimizer.param_groups, self.own):
+            group.update(own)
+            group.pop(MARK, None)  # load_state_dict makes new groups
+
+    def give_velocity(self, pool: FlatPool, rows: Tensor) -> None:
+        """The momentum buffers become rows (C, chunk)."""
+        for name, values in pool.named(rows).items():
+            index = pool.names.index(name)
+            if self.momentum[index]:
+                state = self.optimizer.state[pool.parameters[index]]
+                state["momentum_buffer"] = values.to(pool.parameters[index].dtype)
 
     def require_gone(self) -> None:
         """ValueError if somebody has put them back: then momentum would happen twice."""
-        for group in self.optimizer.param_groups if self.optimizer else ():
+        for group in self.optimizer.param_groups if self else ():
             for key in KEYS:
                 got = f"{key}={group[key]} in the optimiser"
                 wanted = f"0: GradientFlow has taken {key} over"
                 put = (
                     "make GradientFlow after optimizer.load_state_dict; let schedulers change the "
                 )
-                put += "rate only (cycle_momentum=False)"
+                put += "rate only (cycle_momentum=False); add no group of parameters"
                 require(group[key] == 0, got, wanted, put)
 
 
 def take_over(optimizer: torch.optim.Optimizer, form: str, pool: FlatPool) -> Taken:
     """Take momentum and decay. With form `none` any other optimiser keeps what it has."""
     kind = type(optimizer).__name__
-    plain = isinstance(optimizer, torch.optim.SGD)
-    odd = [g for g in optimizer.param_groups if g.get("nesterov") or g.get("dampening")]
-    got = f"{kind}{' with nesterov or dampening' if plain and odd else ''} and form={form!r}"
+    sgd = type(optimizer) is torch.optim.SGD  # a class made of it may use momentum in another way
+    odd = {key for group in optimizer.param_groups for key in ODD if group.get(key)}
+    plain = sgd and not odd
+    got = f"{kind}{' with ' if odd else ''}{', '.join(sorted(odd))} and form={form!r}"
     wanted = "torch.optim.SGD with plain momentum, which CSC takes over"
-    require(form == "none" or (plain and not odd), got, wanted, "form='none', which keeps it all")
+    require(form == "none" or plain, got, wanted, "form='none', which keeps it all")
+    groups = [(group, group["params"]) for group in optimizer.param_groups]
+    given = {id(p) for _, parameters in groups for p in parameters}
+    missing = [name for name, p in zip(pool.names, pool.parameters) if id(p) not in given]
+    one = "one optimizer of model.parameters(); requires_grad_(False) before DDP freezes"
+    require(not missing, f"an {kind} without {missing[:3]}", "all that this model trains", one)
+    other = [p for _, parameters in groups for p in parameters if id(p) not in pool.place]
+    other = [tuple(p.shape) for p in other if p.requires_grad] if plain else []
+    got = f"an {kind} with parameters of shape {other[:3]}, which DDP does not reduce"
+    require(not other, got, "this model's only", "a second optimizer for the others")
     count = len(pool.names)
-    taken = Taken([0.0] * count, [0.0] * count)
-    given = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    known = not given.isdisjoint(pool.place)
-    require(known, f"an {kind} of other parameters", "this model's", "model.parameters()")
-    if not plain or odd:
-        return taken
-    taken.optimizer = optimizer
-    for group in optimizer.param_groups:
-        own = dict(group.get(MARK) or {key: group[key] for key in KEYS})
+    taken = Taken(optimizer, [0.0] * count, [0.0] * count)
+    for group, parameters in groups:
+        own = {key: group[key] for key in KEYS} if plain else {}
+        taken.resumed |= MARK in group
+        own = dict(group.get(MARK, own))
         taken.own.append(own)
-        group.update(dict.fromkeys(KEYS, 0.0) | {MARK: own})
-        for parameter in group["params"]:
-            if (index := pool.place.get(id(parameter))) is None:
+        group.update(dict.fromkeys(own, 0.0) | {MARK: own})
+        for parameter in parameters:
+            if not own or (index := pool.place.get(id(parameter))) is None:
                 continue
             taken.momentum[index], taken.decay[index] = own["momentum"], own["weight_decay"]
             buffer = optimizer.state.get(parameter, {}).pop("momentum_buffer", None)
@@ -84,3 +104,14 @@ def take_over(optimizer: torch.optim.Optimizer, form: str, pool: FlatPool) -> Ta
         next_step = "form='dgc', or one momentum for all"
         require(False, f"momenta {factors} and form={form!r}", "one momentum", next_step)
     return taken
+
+
+def stepping_scaler() -> torch.amp.GradScaler | None:
+    """The GradScaler whose `step` has called the optimiser, if any is on the stack."""
+    frame, file = sys._getframe(1), inspect.getfile(torch.amp.GradScaler)
+    while frame is not None:
+        if frame.f_code.co_filename == file and frame.f_code.co_name == "step":
+            scaler = frame.f_locals["self"]
+            return scaler if scaler.is_enabled() else None
+        frame = frame.f_back
+    return None

@@ -1,0 +1,244 @@
+"""CSC next to what else can be put into DDP: what it costs, and what it learns.
+
+    python docs/tools/torch_study.py train [--minutes 60]    goes on with what is missing
+    python docs/tools/torch_study.py time                    on emulated clusters, ten minutes
+    python docs/tools/torch_study.py                         docs/torch.md and the figure, anew
+
+Numbers are in figures/torch.json, with a hash of the code that measured each part.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "lessons")]
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from scipy import stats  # noqa: E402
+
+from docs.tools.torch_hooks import AT_ONCE, DENSE, ROWS  # noqa: E402
+from docs.tools.torch_training import COMPUTE_S, TASKS, train  # noqa: E402
+from kit.record import code_hash, cpu_name  # noqa: E402
+from tests.speed import benchmark  # noqa: E402
+from tests.support.gloo import on_gloo  # noqa: E402
+
+FIGURE = ROOT / "figures" / "torch.json"
+PAGE = ROOT / "docs" / "torch.md"
+BEGIN, END = "<!-- study: written by docs/tools/torch_study.py -->", "<!-- end of study -->"
+SEEDS, RANKS = 5, 2
+RATES, NODES, REAL_MBIT = (1, 10), (4, 8), 400
+POINTS = 1  # of accuracy, in percent: what counts as no loss
+
+
+def load(path: Path = FIGURE) -> dict[str, Any]:
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def store(part: str, found: Any, program: str, path: Path = FIGURE) -> None:
+    """Replace one part of the file."""
+    about = {"cpu": cpu_name(), "python": platform.python_version(), "torch": torch.__version__}
+    hashed = code_hash(ROOT / "docs" / "tools" / program)
+    every = load(path) | {part: found | {"machine": about, "measured_with": hashed}}
+    path.write_text(json.dumps(every, indent=1) + "\n")
+
+
+def trainings(rank: int, stop_s: float, path: str) -> None:
+    """Seed after seed, what the file does not have, until time.time() is stop_s."""
+    torch.set_num_threads(1)
+    for seed in range(SEEDS):
+        for task in TASKS:
+            for row in ROWS:
+                done = load(Path(path)).get("training", {"runs": {}})
+                runs = done["runs"].get(f"{task}, {row}", [])
+                go = [len(runs) <= seed, time.time() >= stop_s]
+                dist.broadcast_object_list(go)
+                if go[1]:
+                    return
+                if go[0]:
+                    found = train(task, row, seed)
+                    if rank == 0:
+                        done["runs"][f"{task}, {row}"] = [*runs, found]
+                        store("training", done | {"ranks": RANKS}, "torch_training.py", Path(path))
+                        print(seed, task, row, f"{found['right'][-1]:.1f} %", flush=True)
+                dist.barrier()
+
+
+def times(path: Path) -> None:
+    """Every cluster in turn, K times slower than it says, so that links carry REAL_RATE."""
+    runs, program = {}, ROOT / "docs" / "tools" / "torch_times.py"
+    for gbit in RATES:
+        for nodes in NODES:
+            with tempfile.TemporaryDirectory() as folder:
+                out, dilation = Path(folder, "out.json"), 1e3 * gbit / REAL_MBIT
+                shape = ["--nodes", str(nodes), "--ranks-per-node", "1", "--rate"]
+                run = [sys.executable, "-m", "refgf.cluster", "run", *shape, f"{REAL_MBIT}mbit"]
+                script = [sys.executable, str(program), str(out), str(dilation)]
+                path_of = os.environ | {"PYTHONPATH": str(ROOT)}
+                print(f"{nodes} nodes, {gbit} Gbit/s", flush=True)
+                benchmark.run([*run, "--", *script], check=True, env=path_of)
+                rows = json.loads(out.read_text())
+                runs[f"{nodes} nodes, {gbit} Gbit/s"] = {"dilation": dilation, "rows": rows}
+            store("times", {"runs": runs}, program.name, path)
+
+
+# ---- the page and the figure ----
+
+
+def lost(found: dict[str, Any], task: str, row: str) -> list[float]:
+    """Right answers in percent minus those of dense training, one for each seed of both."""
+    ends = [[run["right"][-1] for run in found.get(f"{task}, {r}", [])] for r in (row, DENSE)]
+    return [a - b for a, b in zip(*ends)]
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    """Mean and half of its 95 % interval."""
+    mean, count = statistics.mean(values), len(values)
+    if count < 2:
+        return mean, float("nan")
+    return mean, stats.t.ppf(0.975, count - 1) * statistics.stdev(values) / count**0.5
+
+
+def step_ms(run: dict[str, Any], row: str) -> float | None:
+    """The median step in the cluster's time; rows that differ in their warm-up only are alike."""
+    measured = run["rows"].get(row.removesuffix(AT_ONCE))
+    return measured and 1e3 * statistics.median(measured["steps_s"]) / run["dilation"]
+
+
+def table(data: dict[str, Any]) -> list[str]:
+    """Markdown: a row is what is put into DDP."""
+    trained = data["training"]["runs"]
+    clusters = data.get("times", {"runs": {}})["runs"]
+    head = ["", *(f"{name}, ms a step" for name in clusters), *(["MB sent"] if clusters else [])]
+    head += [f"{task}, points (95 %)" for task in TASKS]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for row in ROWS:
+        cells = [row]
+        for run in clusters.values():
+            cells.append(f"{step_ms(run, row):.0f}")
+        for run in list(clusters.values())[:1]:
+            cells.append(f"{run['rows'][row.removesuffix(AT_ONCE)]['bytes'] / 1e6:.1f}")
+        for task in TASKS:
+            if row == DENSE:
+                right = [run["right"][-1] for run in trained[f"{task}, {row}"]]
+                cells.append(f"{statistics.mean(right):.1f} % right")
+            else:
+                points = lost(trained, task, row)
+                mean, half = interval(points) if points else (0, 0)
+                cells.append(f"{mean:+.1f} ± {half:.1f}" if points else "not trained yet")
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def kept(trained: dict[str, Any], row: str) -> bool:
+    """Is this row within POINTS of dense training in both tasks, by its mean?"""
+    every = [lost(trained, task, row) for task in TASKS]
+    return all(values and statistics.mean(values) >= -POINTS for values in every)
+
+
+def verdicts(data: dict[str, Any]) -> list[str]:
+    """Sentences that the numbers choose."""
+    trained = data["training"]["runs"]
+    good = [row for row in ROWS if kept(trained, row)]
+    names = ", ".join(f"*{row}*" for row in good if row != DENSE)
+    said = [f"Within {POINTS} point of dense training in both tasks: {names or 'none'}."]
+    for name, run in data.get("times", {"runs": {}})["runs"].items():
+        best = min(good, key=lambda row: step_ms(run, row))
+        ratio, half = (step_ms(run, row) / step_ms(run, best) for row in (DENSE, "fp16 hook"))
+        text = f"{name}: the fastest of these is *{best}*, {ratio:.1f} x as fast as DDP alone"
+        said.append(f"{text} and {half:.1f} x as fast as its fp16 hook.")
+    return said
+
+
+def about(data: dict[str, Any]) -> list[str]:
+    """What was measured, on what."""
+    trained = data["training"]
+    counts = {len(runs) for runs in trained["runs"].values()}
+    epochs = ", ".join(f"{name} {t.epochs * t.epoch} steps" for name, t in TASKS.items())
+    parameters = {
+        task: trained["runs"][f"{task}, {DENSE}"][0]["parameters"] / 1e6 for task in TASKS
+    }
+    sizes = ", ".join(f"{task} {n:.2f} million" for task, n in parameters.items())
+    seeds = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)}"
+    return [
+        f"Trained on {trained['ranks']} ranks, {seeds} seeds, paired: {epochs}. Parameters: "
+        f"{sizes}. The cnn is ResNet-18 with a quarter of its channels on 8 x 8 digits, with SGD; "
+        "the transformer predicts characters of Python's documentation, with AdamW and so with "
+        f'`form="none"`. Warm-up: an epoch dense, one at 25 %; *{AT_ONCE.strip(", ")}*: without. '
+        f"PyTorch {trained['machine']['torch'].split('+')[0]}, gloo.",
+        "",
+    ]
+
+
+def page(data: dict[str, Any]) -> None:
+    text = PAGE.read_text()
+    before, rest = text.split(BEGIN)
+    lines = [*about(data), *table(data), "", *verdicts(data)]
+    if "times" in data:
+        lines += ["", "![step times and accuracy](../figures/torch.png)"]
+    PAGE.write_text("\n".join([before + BEGIN, *lines, END]) + rest.split(END)[1])
+
+
+def figure(data: dict[str, Any]) -> None:
+    """Rows are what is put into DDP: step times of two clusters, and points lost in each task."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    trained, clusters = data["training"]["runs"], data["times"]["runs"]
+    rows = [row for row in ROWS if not row.endswith(AT_ONCE)]
+    shown = [name for name in clusters if name.startswith(f"{NODES[0]} ")]
+    good = [kept(trained, row) for row in rows]
+    colours = ["#2a7f62" if ok else "#c9c9c9" for ok in good]
+    _, axes = plt.subplots(1, len(shown) + 1, figsize=(11, 5.2), sharey=True, layout="constrained")
+    for axis, name in zip(axes, shown):
+        values = [step_ms(clusters[name], row) for row in rows]
+        axis.barh(rows, values, color=colours)
+        axis.axvline(1e3 * COMPUTE_S, color="black", linestyle=":", label="computing alone")
+        for i, value in enumerate(values):
+            axis.text(value, i, f" {value:.0f}", va="center", fontsize=8)
+        axis.set(title=name, xlabel="ms a step (ResNet-18)")
+        axis.margins(x=0.15)
+        axis.legend(loc="lower right", fontsize=8)
+    marks = {task: mark for task, mark in zip(TASKS, "os")}
+    for task, mark in marks.items():
+        points = [interval(lost(trained, task, row) or [float("nan")]) for row in rows]
+        means, halves = zip(*points)
+        axes[-1].errorbar(means, rows, xerr=halves, fmt=mark, capsize=2, label=task)
+    axes[-1].axvspan(-POINTS, POINTS, color="#2a7f62", alpha=0.15)
+    axes[-1].set(title="accuracy minus dense", xlabel="points, 95 % of seeds", xlim=(-20, 5))
+    axes[-1].legend(loc="lower left", fontsize=8)
+    axes[0].invert_yaxis()
+    plt.suptitle(f"Green: within {POINTS} point of dense training in both tasks; shorter is faster")
+    plt.savefig(FIGURE.with_suffix(".png"), dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("part", nargs="?", choices=("train", "time"))
+    parser.add_argument("--minutes", type=float, default=60, help="of training (default: 60)")
+    parser.add_argument("--file", default=str(FIGURE), help="(default: figures/torch.json)")
+    arguments = parser.parse_args()
+    if arguments.part == "train":
+        on_gloo(RANKS, trainings, time.time() + 60 * arguments.minutes, arguments.file)
+    elif arguments.part == "time":
+        times(Path(arguments.file))
+    else:
+        data = load(Path(arguments.file))
+        page(data)
+        if "times" in data:
+            figure(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,280 @@
+"""Uses that would train wrongly: each is a sentence, and none trains in silence."""
+
+import math
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+from refgf.torch import Chunks, GradientFlow, Warmup  # noqa: E402
+from tests.support.gloo import on_gloo  # noqa: E402
+from tests.torch.test_torch_flow import Prescribed, gradients  # noqa: E402
+
+
+def sgd(parameters, **options):
+    return torch.optim.SGD(parameters, **{"lr": 0.1, "momentum": 0.9} | options)
+
+
+class OwnSGD(torch.optim.SGD):
+    """LARS and others are made like this."""
+
+
+def made(optimizer_of=sgd, network=None, ddp=None, **options):
+    model = DistributedDataParallel(network or Prescribed(), **ddp or {})
+    optimizer = optimizer_of(model.parameters())
+    return model, optimizer, GradientFlow(model, optimizer, **options)
+
+
+def backward(model, rank, step=0):
+    model(gradients(rank, step)).backward()
+
+
+def trains(rank, made_of, before=lambda model, optimizer, flow: None):
+    """One step; `before` it something that should not be done."""
+    model, optimizer, flow = made_of
+    before(model, optimizer, flow)
+    backward(model, rank)
+    optimizer.step()
+
+
+def momentum_put_back(model, optimizer, flow):
+    optimizer.param_groups[0]["momentum"] = 0.9
+
+
+def one_cycle(model, optimizer, flow):
+    torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=10)
+
+
+def loaded_later(model, optimizer, flow):
+    optimizer.load_state_dict(sgd(Prescribed().parameters()).state_dict())
+
+
+def group_added(model, optimizer, flow):
+    optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))]})
+
+
+def frozen_later(model, optimizer, flow):
+    model.module.p[1].requires_grad_(False)
+
+
+def unfrozen(rank):
+    network = Prescribed()
+    network.p[1].requires_grad_(False)
+    trains(rank, made(network=network), lambda m, o, f: m.module.p[1].requires_grad_(True))
+
+
+def two_backwards(rank):
+    model, _, _ = made()
+    for step in range(2):
+        backward(model, rank, step)
+
+
+def another_optimizer(rank):
+    model, _, _ = made()
+    other = sgd(model.parameters())
+    for step in range(2):
+        backward(model, rank, step)
+        other.step()
+
+
+def never_communicates(rank):
+    model, optimizer, _ = made()
+    with model.no_sync():
+        backward(model, rank)
+    optimizer.step()
+
+
+def two_steps(rank):
+    model, optimizer, _ = made()
+    backward(model, rank)
+    optimizer.step()
+    optimizer.step()
+
+
+def past_ddp(rank):
+    model, optimizer, _ = made()
+    backward(model.module, rank)
+    optimizer.step()
+
+
+def scaled(rank, given, stepped):
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    model, optimizer, _ = made(scaler=scaler if given else None)
+    scaler.scale(model(gradients(rank, 0))).backward()
+    scaler.step(optimizer) if stepped else optimizer.step()
+
+
+def joined(rank):
+    model, optimizer, _ = made()
+    with model.join():
+        backward(model, rank)
+
+
+def for_ever(rank):
+    model, optimizer, _ = made()
+    for step in range(60):
+        gs = gradients(rank, step)
+        gs[0][0] = math.nan if rank == 1 else 1.0
+        model(gs).backward()
+        optimizer.step()
+
+
+def once(rank):
+    """A warning: the step is refused on both ranks, and training goes on."""
+    model, optimizer, _ = made()
+    gs = gradients(rank, 0)
+    gs[0][0] = math.nan if rank == 1 else 1.0
+    model(gs).backward()
+    optimizer.step()
+
+
+def saved_half_way(rank):
+    model, _, flow = made()
+    backward(model, rank)
+    flow.state_dict()
+
+
+def saved_closed(rank):
+    _, _, flow = made()
+    flow.close()
+    flow.state_dict()
+
+
+def without_state(rank):
+    """A warning: the optimiser is loaded, what waited is not."""
+    _, optimizer, _ = made()
+    saved = optimizer.state_dict()
+    model = DistributedDataParallel(Prescribed())
+    loaded = sgd(model.parameters())
+    loaded.load_state_dict(saved)
+    trains(rank, (model, loaded, GradientFlow(model, loaded)))
+
+
+def loads(change):
+    _, _, flow = made()
+    flow.load_state_dict(change(flow.state_dict()))
+
+
+def other_shapes(state):
+    arrays = {name: values.reshape(-1)[:1] for name, values in state["state"]["u"].items()}
+    return state | {"state": {"u": arrays, "v": arrays}}
+
+
+def half_of_it(parameters):
+    return sgd(list(parameters)[:2])
+
+
+def with_another(parameters):
+    return sgd([*parameters, nn.Parameter(torch.ones(1))])
+
+
+def momenta(parameters):
+    first, *others = parameters
+    return sgd([{"params": [first], "momentum": 0.5}, {"params": others}])
+
+
+def twice(rank):
+    model, optimizer, _ = made()
+    GradientFlow(model, optimizer)
+
+
+def adam(form):
+    return lambda rank: made(lambda p: torch.optim.AdamW(p, 0.1), form=form)
+
+
+WRONG = {
+    # what is given
+    "no DDP": lambda rank: GradientFlow(Prescribed(), sgd(Prescribed().parameters())),
+    "float64": lambda rank: made(network=Prescribed().double()),
+    "no optimizer": lambda rank: made(list),
+    "Adam, dgc": adam("dgc"),
+    "Adam, dgc_masked": adam("dgc_masked"),
+    "Adam, history": adam("history"),
+    "a subclass of SGD": lambda rank: made(lambda p: OwnSGD(p, 0.1)),
+    "nesterov": lambda rank: made(lambda p: sgd(p, nesterov=True)),
+    "dampening": lambda rank: made(lambda p: sgd(p, dampening=0.1), form="history"),
+    "maximize": lambda rank: made(lambda p: sgd(p, maximize=True)),
+    "two momenta": lambda rank: made(momenta, form="history"),
+    "some parameters": lambda rank: made(half_of_it),
+    "another model's parameters": lambda rank: made(with_another),
+    "form": lambda rank: made(form="momentum"),
+    "wire": lambda rank: made(wire=torch.int8),
+    "chunk": lambda rank: made(chunks=Chunks(0)),
+    "chunks as a number": lambda rank: made(chunks=256),
+    "density 0": lambda rank: made(density=0),
+    "density as text": lambda rank: made(density="10"),
+    "warm-up of 0": lambda rank: made(warmup=Warmup((0,), 5)),
+    "warm-up steps": lambda rank: made(warmup=Warmup((50,), 0)),
+    "warm-up as a list": lambda rank: made(warmup=[100, 25]),
+    "dense_every": lambda rank: made(chunks=Chunks(dense_every=0)),
+    "scaler as bool": lambda rank: made(scaler=True),
+    "twice": twice,
+    # what differs between ranks
+    "other densities": lambda rank: made(density=10 + rank),
+    "other chunks": lambda rank: made(chunks=Chunks(8 + rank)),
+    "other momenta": lambda rank: made(lambda p: sgd(p, momentum=0.5 + 0.1 * rank)),
+    "other rates": lambda rank: made(lambda p: sgd(p, lr=0.1 + rank)),
+    "NaN on one rank": once,
+    "NaN for ever": for_ever,
+    # what the loop does
+    "momentum put back": lambda rank: trains(rank, made(), momentum_put_back),
+    "a cycle of momentum": lambda rank: trains(rank, made(), one_cycle),
+    "optimiser loaded later": lambda rank: trains(rank, made(), loaded_later),
+    "a group added": lambda rank: trains(rank, made(), group_added),
+    "frozen later": lambda rank: trains(
+        rank, made(ddp={"find_unused_parameters": True}), frozen_later
+    ),
+    "unfrozen later": unfrozen,
+    "two backwards": two_backwards,
+    "two steps": two_steps,
+    "another optimizer": another_optimizer,
+    "no_sync for ever": never_communicates,
+    "model.module": past_ddp,
+    "scaler not given": lambda rank: scaled(rank, given=False, stepped=True),
+    "scaler not stepped": lambda rank: scaled(rank, given=True, stepped=False),
+    "join": joined,
+    # stop and resume
+    "saved half-way": saved_half_way,
+    "saved after close": saved_closed,
+    "resumed without state": without_state,
+    "no state": lambda rank: loads(lambda state: None),
+    "an empty state": lambda rank: loads(lambda state: {}),
+    "state of another rank": lambda rank: loads(lambda s: s | {"rank": 1 - rank}),
+    "state of more ranks": lambda rank: loads(lambda s: s | {"size": 3}),
+    "state of another form": lambda rank: loads(lambda s: s | {"form": "none"}),
+    "state of other chunks": lambda rank: loads(lambda s: s | {"chunk": 5}),
+    "state of other shapes": lambda rank: loads(other_shapes),
+    "files of two steps": lambda rank: loads(lambda s: s | {"steps": 3 + rank}),
+}
+
+
+def wrongly_used(rank, names):
+    """{name: what is said}: "" where it is taken without a word."""
+    said = {}
+    for name in names:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                WRONG[name](rank)
+                said[name] = ""
+            except (ValueError, RuntimeError) as error:
+                said[name] = str(error)
+        own = [str(w.message) for w in warned if str(w.message).startswith("GradientFlow: ")]
+        said[name] = said[name] or " ".join(own)
+    return said
+
+
+@pytest.fixture(scope="module")
+def said():
+    return on_gloo(2, wrongly_used, list(WRONG))
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_use_is_a_sentence_on_all_ranks(said, name):
+    for rank in range(2):
+        text = said[rank][name]
+        assert "got " in text and "; next: " in text, text
