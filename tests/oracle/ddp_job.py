@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from refgf.oracle import torch_ddp, torch_hooks
@@ -68,7 +69,61 @@ class NotCorrected(torch_hooks.CSCHook):
         return result
 
 
+class TopOfAll:
+    """The largest third of each bucket. The first step is dense: DDP rebuilds its buckets after it.
+
+    mistake: which one is planted
+    """
+
+    def __init__(self, mistake=""):
+        self.kept, self.mistake, self.steps = {}, mistake, 0
+        self.__name__ = self.__qualname__ = "top"
+
+    def __call__(self, group, bucket):
+        g, place = bucket.buffer(), (bucket.index(), bucket.buffer().numel())
+        old = self.kept.get(place, 0.0)
+        a = g.clone() if self.mistake == "not added" else g + old
+        sent = a.abs() >= (a.abs().quantile(2 / 3) if self.steps else 0)
+        self.steps += bucket.is_last()
+        kept = a.clone() if self.mistake == "not cleared" else torch.where(sent, 0.0, a)
+        self.kept[place] = kept
+        g.copy_(torch.where(sent, a, 0.0))
+        if self.mistake == "sum":
+            g.mul_(dist.get_world_size())
+        return default_hooks.allreduce_hook(group, bucket)
+
+
+def power(feedback=True):
+    state = PowerSGDState(
+        None,
+        matrix_approximation_rank=1,
+        start_powerSGD_iter=2,
+        min_compression_rate=1,
+        use_error_feedback=feedback,
+    )
+
+    def hook(_, bucket):
+        return powerSGD_hook(state, bucket)
+
+    return hook, torch_ddp.Conserved(lambda bucket: state.error_dict.get(bucket.index()))
+
+
+def top(mistake=""):
+    hook = TopOfAll(mistake)
+
+    def kept(bucket):
+        return hook.kept.get((bucket.index(), bucket.buffer().numel()))
+
+    return hook, torch_ddp.Conserved(kept)
+
+
 HOOKS = {
+    "torch PowerSGD": power,
+    "PowerSGD without feedback": lambda: power(feedback=False),
+    "top": top,
+    "top, not added": lambda: top("not added"),
+    "top, not cleared": lambda: top("not cleared"),
+    "top, sum": lambda: top("sum"),
     "torch allreduce": lambda: (default_hooks.allreduce_hook, torch_ddp.Mean()),
     "torch fp16": lambda: (default_hooks.fp16_compress_hook, torch_ddp.Mean()),
     "torch fp16, declared": lambda: (default_hooks.fp16_compress_hook, torch_ddp.Mean("float16")),

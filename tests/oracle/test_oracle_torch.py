@@ -30,6 +30,8 @@ RIGHT = [
     "refgf fp16",
     "refgf csc",
     "refgf csc fp16",
+    "torch PowerSGD",
+    "top",
 ]
 
 
@@ -59,15 +61,28 @@ def test_a_documented_difference_is_named(trained, name, wire):
         ("ranks differ", 0, "rank 1 holds other bits than rank 0"),
         ("residual lost", SPARSE_FROM + 1, "residual lost: unsent values are dropped"),
         ("not corrected", 1, "momentum not corrected: v + g"),
+        ("PowerSGD without feedback", 2, "the sum is"),
+        ("top, not added", 2, "the residual is not added"),
+        ("top, not cleared", 0, "the residual is not cleared when it is sent"),
+        ("top, sum", 0, "average forgotten: this is the sum"),
     ],
 )
 def test_planted_mistakes_are_caught_in_the_first_step_that_has_them(trained, name, step, looks):
     mode, found = trained[0], trained[1][name]
-    assert found["failures"][0].startswith(f"step {step},") and looks in found["failures"][0]
+    assert (
+        found["failures"]
+        and found["failures"][0].startswith(f"step {step},")
+        and looks in found["failures"][0]
+    )
     if mode == "raises":
         assert looks in found["error"] and len(found["failures"]) == 1
     else:
         assert found["error"] is None and len(found["failures"]) >= 1
+
+
+def test_what_a_lossy_hook_keeps_is_noted(trained):
+    for name in ("torch PowerSGD", "top"):
+        assert all(note.endswith(" % of squares kept") for note in trained[1][name]["notes"])
 
 
 def test_sparse_training_still_learns(trained):

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra")
 
-from refgf.oracle import torch_ddp  # noqa: E402  it needs torch
+from refgf.oracle import buckets, torch_ddp  # noqa: E402  it needs torch
 
 XS = [
     np.array(row, np.float32)
@@ -101,8 +101,8 @@ def test_the_fast_judgement_is_the_definitions(wire, seed):
         for divisor in (1, 3, len(xs)):
             scale = len(xs) / divisor if divisor != 1 else 1.0
             scaled = [np.float32(scale) * x if scale != 1 else x for x in xs]
-            wanted, bound = torch_ddp.exact_sum(xs) / divisor, torch_ddp.mean_bound(scaled, wire)
+            wanted, bound = buckets.exact_sum(xs) / divisor, buckets.mean_bound(scaled, wire)
             for times in (0.3, 0.6, 0.99, 1.01):
                 value = wanted + times * bound * drawn.choice([-1, 1], 500)
-                found = torch_ddp.first_off(value, xs, divisor, scale, wire)
-                assert found == torch_ddp.first_outside(value, wanted, bound)
+                found = buckets.first_off(value, xs, divisor, scale, wire)
+                assert found == buckets.first_outside(value, wanted, bound)
