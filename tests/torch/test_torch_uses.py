@@ -1,6 +1,9 @@
 """Loops as people write them: at 100 % CSC is dense training, whatever else the loop does."""
 
 import contextlib
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -269,6 +272,14 @@ def test_at_a_density_of_100_it_is_dense_training(trained, name):
         dense, ours = trained[rank][name]
         # u and v are rounded where the velocity was: some units of the last place a step
         assert (dense - ours).abs().max().item() < STEPS * 40 * 2.0**-24
+
+
+@pytest.mark.long
+def test_refgf_step_says_that_it_is_right():
+    file = Path(__file__).parent / "step_loop.py"
+    command = [sys.executable, "-m", "refgf.oracle", "step", str(file), "--ranks", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "\nright: equal within rounding" in done.stdout, done.stdout
 
 
 def half_and_scaled(rank, _):
