@@ -117,7 +117,11 @@ def table(data: dict[str, Any]) -> list[str]:
     """Markdown: a row is what is put into DDP."""
     trained = data["training"]["runs"]
     clusters = data.get("times", {"runs": {}})["runs"]
-    head = ["", *(f"{name}, ms a step" for name in clusters), *(["MB sent"] if clusters else [])]
+    head = [
+        "",
+        *(f"{name}, ms a step" for name in clusters),
+        *(["MB sent", "MB memory"] if clusters else []),
+    ]
     head += [f"{task}, points (95 %)" for task in TASKS]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in ROWS:
@@ -125,7 +129,8 @@ def table(data: dict[str, Any]) -> list[str]:
         for run in clusters.values():
             cells.append(f"{step_ms(run, row):.0f}")
         for run in list(clusters.values())[:1]:
-            cells.append(f"{run['rows'][row.removesuffix(AT_ONCE)]['bytes'] / 1e6:.1f}")
+            measured = run["rows"][row.removesuffix(AT_ONCE)]
+            cells += [f"{measured['bytes'] / 1e6:.1f}", f"{measured['memory_mb']:.0f}"]
         for task in TASKS:
             if row == DENSE:
                 right = [run["right"][-1] for run in trained[f"{task}, {row}"]]
@@ -155,7 +160,18 @@ def verdicts(data: dict[str, Any]) -> list[str]:
         ratio, half = (step_ms(run, row) / step_ms(run, best) for row in (DENSE, "fp16 hook"))
         text = f"{name}: the fastest of these is *{best}*, {ratio:.1f} x as fast as DDP alone"
         said.append(f"{text} and {half:.1f} x as fast as its fp16 hook.")
+        for row in (DENSE, "CSC 10 %"):
+            share = hidden(run, row)
+            said.append(f"{name}, *{row}*: {share:.0f} % of what can be hidden is hidden.")
     return said
+
+
+def hidden(run: dict[str, Any], row: str) -> float:
+    """Percent of the shorter one of computing and sending that the other one hides."""
+    computing = 1e3 * COMPUTE_S
+    sending = 1e3 * statistics.median(run["rows"][row]["sent_alone_s"]) / run["dilation"]
+    saved = computing + sending - step_ms(run, row)
+    return 100 * saved / min(computing, sending)
 
 
 def about(data: dict[str, Any]) -> list[str]:
