@@ -11,6 +11,7 @@ measure.py        measures a link on at most 2 nodes
 thetas.py         the thetas that are tried, and the step with each
 question.py       what is asked: its flat allreduce, and the ranges of its inputs
 systems.py        each system: its predicted step, its theta, its bytes per rank
+sharding.py       ZeRO-1, FSDP, HSDP and DiLoCo, with the memory of a rank
 buckets.py        the best theta of refgf, the best buckets of PyTorch DDP and Horovod
 uncertainty.py    the interval of a prediction, and the input that makes it wide
 judged.py         how right the formulas were on published clusters

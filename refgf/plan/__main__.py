@@ -32,6 +32,7 @@ from refgf.plan import (
     replay,
     report,
     score,
+    sharding,
     sizes,
     step_times,
     systems,
@@ -83,6 +84,14 @@ def parser() -> argparse.ArgumentParser:
     networks = f"for --simulate: {', '.join(platforms.NAMES)} (default: {platforms.NAMES[0]}). "
     networks += "rails:R has R links a node; fat-tree:S has S times fewer links up than down"
     add("--platform", help=networks)
+    shared = "predict ZeRO-1, FSDP, HSDP and DiLoCo, too, and the memory of a rank; below"
+    add("--sharded", action="store_true", help=shared)
+    given = sharding.Sharded()
+    add("--units", type=int, default=given.units, help="of FSDP (default: %(default)s)")
+    micro = "micro-batches a step of --sharded (default: %(default)s)"
+    add("--accumulate", type=int, default=given.accumulate, metavar="N", help=micro)
+    steps = "H of DiLoCo (default: %(default)s)"
+    add("--inner-steps", type=int, default=given.inner_steps, metavar="H", help=steps)
     measured = commands.add_parser(
         "measure",
         help="write a machine file, on at most 2 nodes",
@@ -136,7 +145,9 @@ a list (--model):
 a machine file (--machine):
 {machine.__doc__}
 systems:
-{systems.__doc__}"""
+{systems.__doc__}
+--sharded:
+{sharding.__doc__}"""
 
 
 def indented(text: str) -> str:
@@ -159,7 +170,15 @@ def plan(given: argparse.Namespace) -> None:
             "plan: got --simulate with --allreduce nccl; wanted an algorithm of refgf, which "
             "SimGrid replays; next: add --allreduce ring"
         )
+    shared = sharding.Sharded(given.units, given.accumulate, given.inner_steps)
+    if not given.sharded and shared != sharding.Sharded():
+        raise ValueError(
+            "plan: got --units, --accumulate or --inner-steps; wanted --sharded with it; next: "
+            "add --sharded"
+        )
     found = report.answer(asked)
+    if given.sharded:
+        found["sharded"] = sharding.answer(asked, shared)
     platform = given.platform or platforms.NAMES[0]
     if given.simulate:
         replay.require(asked, platform)
@@ -167,6 +186,8 @@ def plan(given: argparse.Namespace) -> None:
         figure.draw(found, given.figure)
     if not given.json:
         print(report.text(found), flush=True)
+    if given.sharded and not given.json:
+        print("\n" + sharding.text(found["sharded"]), flush=True)
     if given.simulate:
         print(replay.announcement(asked), file=sys.stderr, flush=True)
         found["simgrid"] = replay.compare(asked, platform)

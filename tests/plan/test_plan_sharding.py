@@ -1,0 +1,186 @@
+"""FSDP, HSDP, ZeRO-1 and DiLoCo: by hand, by SimGrid, and by what PyTorch's FSDP2 sends."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from refgf.comm import ring
+from refgf.plan import platforms, replay, sharding
+from refgf.plan.fabric import Fabric
+from refgf.plan.question import NCCL, Question
+from refgf.plan.sharding import GATHER, REDUCE, STRATEGIES, Queue, Sharded, Unit, fsdp_s
+from refgf.plan.step_times import StepTimes
+from refgf.predict.cost import Link, ring_allreduce_s
+from tests.plan.test_plan_replay import needs_simgrid
+
+SIZES = (1000, 500_000, 2_000_000, 70_000)
+STEP = StepTimes("small", "this test", tuple(zip((0.010, 0.011, 0.020, 0.021), SIZES)), 0.002)
+LINK, INSIDE = Link(30e-6, 8e-10), Link(3e-6, 1e-10)
+ASKED = Question(STEP, Fabric("net", "this test", LINK, INSIDE), 16, 4)
+UNITS = [Unit(1.0, 2.0, 10), Unit(1.0, 2.0, 20)]
+TENTH = {GATHER: lambda nbytes: nbytes / 10, REDUCE: lambda nbytes: nbytes / 5}
+
+
+@pytest.mark.parametrize(
+    "how, end_s, calls",
+    [
+        # forward waits until 1 for the first unit, and until 3 for the second, which ends at 4
+        (
+            {},
+            14.0,
+            [(GATHER, 1), (GATHER, 3), (GATHER, 6), (GATHER, 7), (REDUCE, 12), (REDUCE, 14)],
+        ),
+        ({"reshard": False}, 12.0, [(GATHER, 1), (GATHER, 3), (REDUCE, 10), (REDUCE, 12)]),
+        (
+            {"prefetch": False},
+            18.0,
+            [(GATHER, 1), (GATHER, 4), (GATHER, 7), (REDUCE, 13), (GATHER, 14), (REDUCE, 18)],
+        ),
+    ],
+)
+def test_a_step_of_two_units_by_hand(how, end_s, calls):
+    queue = Queue(TENTH, 1)
+    assert fsdp_s(UNITS, queue, **how) == pytest.approx(end_s)
+    assert [(kind, end) for kind, _, _, end in queue.calls] == calls
+
+
+def test_units_hold_all_gradients_and_all_of_the_time():
+    for count in (1, 2, 3, 4, 24):
+        units = sharding.units_of(ASKED, count)
+        assert sum(unit.elements for unit in units) == STEP.elements
+        seconds = sum(unit.forward_s + unit.backward_s for unit in units)
+        assert seconds == pytest.approx(0.021) and len(units) <= count
+        assert units[-1].elements >= SIZES[0]  # the last in forward has the first gradient
+
+
+def test_a_free_network_leaves_the_step_of_one_rank():
+    free = replace(ASKED, fabric=Fabric("net", "this test", Link(0, 0), Link(0, 0)))
+    for name in STRATEGIES:
+        for asked in (free, replace(ASKED, size=1, ranks_per_node=1)):
+            found = sharding.seconds(name, asked, Sharded(accumulate=3), 4)
+            assert found == pytest.approx(3 * 0.021 + 0.002), name
+
+
+def test_zero1_and_diloco_send_what_a_sum_sends():
+    """One bucket: half of a ring after backward, half after the optimiser."""
+    asked, n = replace(ASKED, size=7, ranks_per_node=1), STEP.elements
+    sum_s = ring_allreduce_s(7, 7 * n, 4, LINK) / 7 + 2 * 6 * LINK.alpha_s * (1 - 1 / 7)
+    zero1_s = sharding.seconds("ZeRO-1", asked, Sharded(), 4)
+    assert zero1_s == pytest.approx(sharding.seconds("DDP", asked, Sharded(), 4), rel=1e-9)
+    assert zero1_s == pytest.approx(0.021 + sum_s + 0.002)
+    often, seldom = (sharding.seconds("DiLoCo", asked, Sharded(inner_steps=h), 4) for h in (1, 100))
+    assert often == pytest.approx(zero1_s)
+    assert seldom - 0.023 == pytest.approx((often - 0.023) / 100)
+
+
+def test_memory_of_a_rank():
+    n, found = STEP.elements, sharding.answer(ASKED, Sharded())["strategies"]
+    held = {name: row["memory_bytes"] for name, row in found.items()}
+    for name, (whole, adam) in {
+        "DDP": (1, 1),
+        "ZeRO-1": (1, 16),
+        "FSDP": (16, 16),
+        "HSDP": (4, 4),
+    }.items():
+        assert held[name]["weights"] == held[name]["gradients"] == 4 * -(-n // whole)
+        assert held[name]["optimizer"] == 8 * -(-n // adam)
+    assert held["no prefetch"]["buffers_float32"] < held["FSDP"]["buffers_float32"]
+    assert held["no reshard"]["buffers_bfloat16"] == 2 * (n + 2 * max(SIZES))
+    assert held["DiLoCo"]["optimizer"] == 16 * n
+
+
+def test_intervals_hold_their_step_and_nccl_s_halves_are_a_ring_s():
+    for asked in (ASKED, replace(ASKED, allreduce=NCCL, overlap=0.8)):
+        for row in sharding.answer(asked, Sharded(units=3))["strategies"].values():
+            for wire in sharding.WIRES:
+                assert row[wire]["low_s"] <= row[wire]["step_s"] <= row[wire]["high_s"]
+    shown = sharding.text(sharding.answer(ASKED, Sharded())).splitlines()
+    assert max(map(len, shown)) <= 100 and len(shown) == 3 + len(STRATEGIES) + 2
+    with pytest.raises(ValueError, match="--allreduce tree; wanted ring or nccl"):
+        sharding.answer(replace(ASKED, ranks_per_node=1, allreduce="tree"), Sharded())
+    with pytest.raises(ValueError, match="at least 1 of each; next: --units 24"):
+        Sharded(units=0)
+
+
+@needs_simgrid
+@pytest.mark.parametrize("size", [3, 4])
+def test_simgrid_takes_as_long_for_the_calls_of_a_step(size):
+    asked = replace(ASKED, size=size, ranks_per_node=1)
+    units = [Unit(0.0, 0.0, elements) for elements in (300_001, 100_003)]
+    half = sharding.half_s(asked)
+    queue = Queue({GATHER: half, REDUCE: half}, 4)
+    end_s = fsdp_s(units, queue)
+    schedules = {GATHER: ring.allgather, REDUCE: ring.reduce_scatter}
+
+    def all_calls(rank, size, n):
+        return [
+            step
+            for kind, elements, _, _ in queue.calls
+            for step in schedules[kind](rank, size, elements)
+        ]
+
+    platform = platforms.build("one-link", size, 1, LINK, LINK, contention=False)
+    assert replay.simulate(all_calls, 1, platform, 0.0, "off") == pytest.approx(end_s, rel=1e-3)
+
+
+FSDP2 = """
+import json, sys, torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class Calls(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = str(function)
+        if "allgather_base" in name:
+            found.append(("allgather", args[0].numel()))
+        elif "reduce_scatter_base" in name:
+            found.append(("reduce-scatter", args[1].numel()))
+        elif "allreduce" in name:
+            found.append(("allreduce", args[0][0].numel()))
+        return function(*args, **(kwargs or {}))
+
+distributed.init_process_group("gloo")
+results = {}
+for how in ("FSDP", "no reshard", "HSDP"):
+    grid = (2, 2) if how == "HSDP" else (4,)
+    mesh = init_device_mesh("cpu", grid, mesh_dim_names=("apart", "inside")[-len(grid):])
+    sizes = [(8, 64), (64, 12), (12, 16), (16, 4)]
+    model = torch.nn.Sequential(*(torch.nn.Linear(*each, bias=False) for each in sizes))
+    for layer in (*model, model):
+        fully_shard(layer, mesh=mesh, reshard_after_forward=how != "no reshard")
+    for step in range(2):
+        found = []
+        with Calls():
+            model(torch.ones(2, 8)).sum().backward()
+    results[how] = found
+if distributed.get_rank() == 0:
+    print("RESULT", json.dumps(results))
+distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.long
+def test_pytorch_s_fsdp2_makes_the_same_calls_in_the_same_order(tmp_path):
+    """Counted over gloo on 4 ranks; HSDP on 2 nodes of 2."""
+    pytest.importorskip("torch")
+    program = tmp_path / "fsdp2.py"
+    program.write_text(FSDP2)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
+    ended = subprocess.run([*launch, program], capture_output=True, text=True, timeout=300)
+    line = next((each for each in ended.stdout.splitlines() if each.startswith("RESULT")), None)
+    assert line, ended.stderr[-2000:]
+    for how, calls in json.loads(line.removeprefix("RESULT")).items():
+        queue = Queue(TENTH, 4)
+        units = [Unit(1.0, 2.0, elements) for elements in (512, 768, 192, 64)]
+        fsdp_s(units, queue, reshard=how != "no reshard")
+        expected = []
+        for kind, elements, _, _ in queue.calls:
+            expected.append([kind, elements])
+            if how == "HSDP" and kind == REDUCE:
+                expected.append(["allreduce", elements // 2])
+        assert calls == expected, how
