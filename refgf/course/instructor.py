@@ -49,19 +49,23 @@ A build into the same folder keeps the seed. For a new term give another one wit
 ## Limits
 
 Each exercise runs in two new processes, one for public and one for hidden cases, with {seconds:g} s
-for each call and {gib:g} GiB of memory. What breaks a limit costs its exercise only. A process gets
-the file's text and the arguments of its calls, never the results that are wanted, nor the seed.
+for each call and {gib:g} GiB of memory. Where ranks send messages, each rank has processes of its
+own. What breaks a limit costs its exercise only. A process gets the file's text and the arguments
+of its calls, never the results that are wanted, nor the seed.
 
 On Linux the kernel keeps it from all else: other files, the network, other processes. As root it
 becomes another user. It uses namespaces where they are allowed, and Landlock and seccomp, which
 work inside containers, too. Where these are missing (macOS; Linux before 5.13 in a container that
 allows no namespaces), the autograder prints that marks are not safe, and what a file could do.
 
+Messages go through the judge, which matches, counts and delivers them. So no file behind this wall
+can make up what it sent, or take another rank's numbers. It can switch off the checks of its own
+arrays, such as that none changes between Isend and Wait: then it gets the marks of a file that
+sends copies.
+
 Not secret: the hidden cases that an exercise is called with, from the file that solves it. It can
-tell nobody, but for right or wrong in each part. The ranks of an exercise share one process, so a
-file may find the other ranks' numbers, and make up which messages it sent: marks for messages hold
-against mistakes, not against a file that is made to deceive. Look at files that use gc or sys. The
-functions that judge are the oracle's definitions, which are public; no test detects a copy of them.
+tell nobody, but for right or wrong in each part. The functions that judge are the oracle's
+definitions, which are public; no test detects a copy of them.
 
 `--solutions private` puts `refgf-students.zip` into `starter/`: the lesson, and what it needs,
 without answers, solutions and pages for teachers. It marks on the student's own machine, so it has

@@ -28,6 +28,11 @@ class Connection:
     def answer(self, message: bytes) -> None:
         self.socket.sendall(packed(message, self.number))
 
+    def exchange(self, message: bytes) -> bytes:
+        """The next message, after this one: a question of the foreign code's own."""
+        self.answer(message)
+        return self.question()
+
     def _read(self, length: int) -> bytes:
         found = bytearray()
         while len(found) < length:

@@ -42,18 +42,20 @@ class Comm(Messages):
     def _send(self, call: str, buf: np.ndarray, dest: int, tag: int) -> Request:
         request = super()._send(call, buf, dest, tag)
         array = request.array
-        self.sends.append((request.peer, array.size, array.nbytes, self._offset(array)))
+        self.sends.append((request.peer, array.size, array.nbytes, offset(array, self.x)))
         return request
-
-    def _offset(self, array: np.ndarray) -> int | None:
-        start, own = (a.__array_interface__["data"][0] for a in (array, self.x))
-        if 0 <= start - own <= self.x.nbytes and array.dtype == self.x.dtype:
-            return (start - own) // self.x.itemsize
-        return None
 
     def __getattr__(self, name: str) -> Any:
         calls = ", ".join(sorted(call for call in dir(Comm) if call[0].isupper()))
         raise AttributeError(f"comm.{name} is not there; wanted one of {calls}")
+
+
+def offset(array: np.ndarray, x: np.ndarray) -> int | None:
+    """The element of x that is the first one of array; None if it lies elsewhere."""
+    start, own = (a.__array_interface__["data"][0] for a in (array, x))
+    if 0 <= start - own <= x.nbytes and array.dtype == x.dtype:
+        return (start - own) // x.itemsize
+    return None
 
 
 def run(

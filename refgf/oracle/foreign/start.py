@@ -80,7 +80,7 @@ def main() -> None:
     connection.answer(found)
     with contextlib.suppress(EOFError):
         while answer:
-            found = answer(connection.question())
+            found = answer(connection.question(), connection.exchange)
             with contextlib.suppress(Exception):  # the foreign code may have replaced it
                 sys.stdout.flush()
             connection.answer(found)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.definitions import same_bits
-from refgf.oracle.grade.student_process import decoded, encoded
+from refgf.oracle.grade.encoding import decoded, encoded
 
 SHOWN = 60  # characters of a value
 

@@ -20,6 +20,7 @@ import numpy as np
 from refgf.oracle import spec
 from refgf.oracle.foreign.process import CannotStart
 from refgf.oracle.grade.difference import difference, plain
+from refgf.oracle.grade.encoding import decoded, encoded
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
 from refgf.oracle.grade.messages import mark_collective
 from refgf.oracle.grade.sandbox import Sandbox
@@ -31,7 +32,6 @@ from refgf.oracle.grade.shown import (
     size,
     without_text,
 )
-from refgf.oracle.grade.student_process import decoded, encoded
 from refgf.oracle.spec.exercise import (
     EXERCISES,
     PUBLIC_SEED,

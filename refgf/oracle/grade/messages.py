@@ -4,11 +4,11 @@ import numpy as np
 
 from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
 from refgf.oracle.foreign import ranks
+from refgf.oracle.grade.collective import Outcome
 from refgf.oracle.grade.difference import apart
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
 from refgf.oracle.grade.sandbox import Sandbox
 from refgf.oracle.grade.shown import chosen_output, shortened, without_text
-from refgf.oracle.grade.student_process import decoded, encoded
 from refgf.oracle.judge.orders import candidates
 from refgf.oracle.judge.words import span
 from refgf.oracle.spec.exercise import PUBLIC_SEED, Collective, TypicalMistake, copied
@@ -24,26 +24,28 @@ def mark_collective(sandbox: Sandbox, exercise: Collective, seeds: list[int]) ->
     failures = dict.fromkeys(exercise.scores, "")
     runs, calls, late = [], [], False
     for seed in seeds:
+        sandbox.fresh()  # a process for each rank: those of public cases need not wait
         hidden = seed != PUBLIC_SEED
         for p, n in exercise.shapes:
             where = f"for p = {p}, n = {n}" + " of the teacher's seed" * hidden
             random = np.random.default_rng([seed, p, n])
             xs = [random.standard_normal(n).astype(np.float32) for _ in range(p)]
-            answer = sandbox.ask({"collective": exercise.name, "xs": encoded(xs)}, hidden)
-            calls.append([f"{exercise.name}, p = {p}, n = {n}", "error" in answer, sandbox.printed])
-            if "error" in answer:
-                error = without_text(answer["error"]) if hidden else answer["error"]
-                sends = () if hidden else answer.get("sends", ())  # numbers could tell its case
+            found = sandbox.collective(exercise.name, copied(xs), hidden)
+            results, sends = found.xs, found.sends
+            call = f"{exercise.name}, p = {p}, n = {n}"
+            calls.append([call, bool(found.error), sandbox.printed])
+            if found.error:
+                error = without_text(found.error) if hidden else found.error
+                sends = () if hidden else sends  # numbers could tell its case
                 wrong = wrong_message(exercise, sends, n, p)
                 error += f"; its first wrong message: {wrong}" * bool(wrong)
                 lost = {what: failure or NOT_JUDGED for what, failure in failures.items()}
                 first = next(iter(lost))
                 lost[first] = failures[first] or f"{error}, {where}"
                 return _collective_mark(exercise, lost, seeds, calls)
-            results, sends = decoded(answer["xs"]), answer["sends"]
             runs.append((xs, results, sends))
-            late |= answer["late"]
-            for what, failure in judged(exercise, xs, results, sends, answer).items():
+            late |= found.late
+            for what, failure in judged(exercise, xs, found).items():
                 calls[-1][1] |= bool(failure)
                 if failure and what in failures and not failures[what]:
                     failures[what] = f"{'wrong' if hidden else failure}, {where}"
@@ -64,17 +66,17 @@ def _collective_mark(
     return Mark(exercise.name, parts, chosen_output(calls) if seeds == [PUBLIC_SEED] else [])
 
 
-def judged(exercise: Collective, xs, results, sends, answer: dict) -> dict[str, str]:
+def judged(exercise: Collective, xs, outcome: Outcome) -> dict[str, str]:
     """{what: "" or the first failure} of one run."""
-    wanted = exercise.reference(copied(xs))
+    wanted, results = exercise.reference(copied(xs)), outcome.xs
     p, n = len(xs), xs[0].size
-    found = {"values": values(xs, results, answer)}
+    found = {"values": values(xs, results, outcome.returned)}
     found["bits"] = bits(xs, results, wanted, right=not found["values"])
-    if answer["late"]:
+    if outcome.late:
         first = "values" if found["values"] else "bits"
         found[first] = f"{LATE}: {found[first] or 'another order of messages, other bits'}"
-    found |= traffic(exercise, sends, n, p, xs[0].itemsize)
-    for rank, left in enumerate(answer["unfinished"]):
+    found |= traffic(exercise, outcome.sends, n, p, xs[0].itemsize)
+    for rank, left in enumerate(outcome.unfinished):
         if left:
             never = f"rank {rank} never waits for its {left[0]}"
             found["messages"] = (
@@ -85,7 +87,7 @@ def judged(exercise: Collective, xs, results, sends, answer: dict) -> dict[str, 
     return found
 
 
-def values(xs, results, answer: dict) -> str:
+def values(xs, results, returned: np.ndarray | None) -> str:
     """ "" if each rank holds the sum, to within any order of adding p numbers."""
     exact, bound = exact_sum(xs), summation_bound(xs)
     for rank, result in enumerate(results):
@@ -98,7 +100,7 @@ def values(xs, results, answer: dict) -> str:
             if np.isnan(result[i]):
                 text += " (an array of Irecv holds nan until its Wait)"
             unchanged = [same_bits(x, result) for x, result in zip(xs, results)]
-            if all(unchanged) and answer.get("returned") is not None:
+            if all(unchanged) and returned is not None:
                 return f"it returns the sum; wanted x changed in place (x[...] = total): {text}"
             hint = "receive or add into x itself (x += other, not x = x + other)"
             if unchanged[rank]:
@@ -181,6 +183,5 @@ def _same_run(mistake: TypicalMistake, xs, results, sends) -> bool:
     comms, failure = ranks.run(copied(xs), mistake.function)
     if failure:
         return False
-    theirs = [[list(send) for send in comm.sends] for comm in comms]
-    mine = [[list(send) for send in rank] for rank in sends]
-    return theirs == mine and all(same_bits(c.x, r) for c, r in zip(comms, results))
+    theirs = [comm.sends for comm in comms]
+    return theirs == sends and all(same_bits(c.x, r) for c, r in zip(comms, results))

@@ -11,11 +11,11 @@ with all its children; a file whose import takes too long is not imported again.
 """
 
 import base64
+import itertools
 import json
 import os
-import re
-import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -25,15 +25,21 @@ from refgf.oracle.foreign.closure import carried
 from refgf.oracle.foreign.process import Ended, Forged, Process, Server, TooLate
 from refgf.oracle.foreign.report import in_one_line
 from refgf.oracle.foreign.untrusted import read_bytes
-from refgf.oracle.grade import student_process
+from refgf.oracle.grade import encoding, student_process
+from refgf.oracle.grade.collective import (
+    MALFORMED,
+    SENTENCE,
+    Outcome,
+    how_it_ended,
+    outcome,
+    relayed,
+)
+from refgf.oracle.grade.encoding import decoded
 
 SECONDS, START_S = 8.0, 15.0  # for a request; for importing the file
 BYTES = 2 << 30
 LARGEST_FILE = 4 << 20
-SENTENCE = 600  # characters of what a process says of itself
 MOST = 8  # files at once: a container may have fewer processors than it says
-MESSAGES = 10_000  # of a rank in a call
-OPEN_REQUEST = r"I(send to|recv from) (rank \d{1,4}|any rank)"
 FORGED = {"error": "wrote into the connection of its judge"}
 
 
@@ -61,10 +67,11 @@ class Sandbox:
             view.closed(seconds * 20, BYTES),
             carried(student_process.__name__, *allowed),
             errors=False,
-            largest=student_process.LONGEST,
+            largest=encoding.LONGEST,
         )
         self.seconds, self.endless = seconds, False  # endless: its import did not end
-        self.processes: dict[bool, Process] = {}  # of public and of hidden cases
+        # of public and of hidden cases, of each rank
+        self.processes: dict[tuple[bool, int], Process] = {}
         self.printed = ""
 
     def __enter__(self) -> "Sandbox":
@@ -76,13 +83,11 @@ class Sandbox:
     def ask(self, request: dict, hidden: bool = False) -> dict:
         """The answer of a process, or {"error": why there is none}."""
         self.printed = ""
-        if not self.endless and hidden not in self.processes:
-            self._start(hidden)
-        if self.endless:
-            return {"error": f"cannot be imported: it did not end within {START_S:g} s"}
-        process = self.processes[hidden]
+        if not self._started(hidden, 1):
+            return {"error": endless()}
+        process = self.processes[hidden, 0]
         try:
-            answer = checked(process.ask(json.dumps(request).encode(), self.seconds), request)
+            answer = checked(process.ask(json.dumps(request).encode(), self.seconds))
         except TooLate:
             answer = {"error": f"did not end within {self.seconds:g} s"}
         except Ended as ended:
@@ -92,77 +97,63 @@ class Sandbox:
         else:
             self.printed = process.printed
             return answer
-        self._end(hidden)
+        self._end(hidden, 0)
         self.printed = process.printed
         return answer
 
+    def collective(self, name: str, xs: list[np.ndarray], hidden: bool = False) -> Outcome:
+        """What p ranks have in the end, each in a process of its own."""
+        self.printed, printed = "", {}
+        if not self._started(hidden, len(xs)):
+            return Outcome(endless())
+        processes = [self.processes[hidden, rank] for rank in range(len(xs))]
+        found = outcome(xs, relayed(processes, name, printed))
+        self.printed = "".join(itertools.chain(*(printed[rank] for rank in sorted(printed))))
+        if found.error:
+            self.fresh()
+        return found
+
     def fresh(self) -> None:
         """End the processes and their children; the next request starts others."""
-        for hidden in list(self.processes):
-            self._end(hidden)
+        for hidden, rank in list(self.processes):
+            self._end(hidden, rank)
 
-    def _end(self, hidden: bool) -> None:
-        self.processes.pop(hidden).close()
+    def _end(self, hidden: bool, rank: int) -> None:
+        self.processes.pop((hidden, rank)).close()
 
-    def _start(self, hidden: bool) -> None:
-        process = self.processes[hidden] = Process(self.server)
-        try:
-            process.begin(START_S)  # it has imported the file, or could not
-        except TooLate:
-            self._end(hidden)
-            self.endless = True
-        except (Ended, Forged):
-            pass  # which the request will find
+    def _started(self, hidden: bool, p: int) -> bool:
+        """Start the processes of ranks 0 to p - 1 that are missing. False if imports do not end."""
+        missing = [(hidden, r) for r in range(p) if (hidden, r) not in self.processes]
+        if not self.endless and missing:
+            self.processes |= {key: Process(self.server) for key in missing}
+            with ThreadPoolExecutor(p) as pool:
+                imported = pool.map(begun, [self.processes[key] for key in missing])
+                self.endless = not all(list(imported))
+        return not self.endless
 
 
-def checked(answer: bytes, request: dict) -> dict:
+def endless() -> str:
+    return f"cannot be imported: it did not end within {START_S:g} s"
+
+
+def begun(process: Process) -> bool:
+    """Has the import of the file ended, in whatever way?"""
+    try:
+        process.begin(START_S)
+    except TooLate:
+        return False
+    except (Ended, Forged):
+        pass  # which the request will find
+    return True
+
+
+def checked(answer: bytes) -> dict:
     """An answer that can be judged. Raises Forged for what `student_process` does not send."""
     try:
         found = json.loads(answer)  # with NaN and infinity, which a function may return
         if "error" in found:
-            said = {"error": in_one_line(found["error"], SENTENCE)}
-            if "sends" in found and "collective" in request:
-                require_sends(found["sends"], len(request["xs"]))
-                said["sends"] = found["sends"]
-            return said
-        if "call" in request:
-            student_process.decoded(found["result"])
-            return found
-        require_ranks(found, student_process.decoded(request["xs"]))
+            return {"error": in_one_line(found["error"], SENTENCE)}
+        decoded(found["result"])
         return found
-    except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
+    except MALFORMED as error:
         raise Forged from error
-
-
-def require_ranks(found: dict, xs: list[np.ndarray]) -> None:
-    """ValueError unless each rank has its array, its messages and its open requests."""
-    results, returned = (student_process.decoded(found[name]) for name in ("xs", "returned"))
-    kinds = [[(x.shape, x.dtype) for x in arrays] for arrays in (results, xs)]
-    require(kinds[0] == kinds[1] and isinstance(returned, np.ndarray | None))
-    require(type(found["late"]) is bool and len(found["unfinished"]) == len(xs))
-    for names in found["unfinished"]:
-        require(type(names) is list and all(re.fullmatch(OPEN_REQUEST, name) for name in names))
-    require_sends(found["sends"], len(xs))
-
-
-def require_sends(sends: list, p: int) -> None:
-    """ValueError unless each rank has its [[peer, count, bytes, offset or None], ...]."""
-    require(type(sends) is list and len(sends) == p)
-    for mine in sends:
-        require(type(mine) is list and len(mine) <= MESSAGES)
-        for peer, count, nbytes, offset in mine:
-            numbers = [peer, count, nbytes, 0 if offset is None else offset]
-            require(all(type(n) is int and 0 <= n < 1 << 40 for n in numbers))
-
-
-def require(holds: bool) -> None:
-    if not holds:
-        raise ValueError
-
-
-def how_it_ended(code: int | None) -> str:
-    if code is None:
-        return "closed the connection to its judge"
-    if code < 0:
-        return f"its process ended with {signal.Signals(-code).name}"
-    return f"ended its process with exit code {code} (os._exit?)"

@@ -3,8 +3,10 @@
 It reads one request after the other and answers each, both JSON (`encoded`): unlike a pickle, an
 answer can run nothing in the process that reads it.
 
-    {"call": name, "arguments": [...]}   ->  {"result", "changed"} or {"error": sentence}
-    {"collective": name, "xs": [...]}    ->  {"xs", "sends", ...} or {"error": sentence}
+    {"call": name, "arguments": [...]}                 {"result", "changed"} or {"error": sentence}
+    {"collective": name, "x": array, "rank", "size"}   {"x", "returned"} or {"error": sentence}
+
+Each rank of a collective has a process of its own; what it asks before it answers is in rank.py.
 
 What the file prints goes into a pipe to the judge, which only shows it.
 
@@ -13,7 +15,6 @@ exercise does not need, where the kernel would say "Permission denied".
 """
 
 import base64
-import functools
 import json
 import os
 import sys
@@ -24,48 +25,16 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.foreign import ranks
+from refgf.oracle.foreign.ranks import Comm
+from refgf.oracle.grade.encoding import decoded, encoded, in_bytes
+from refgf.oracle.grade.rank import Channel
 
-LONGEST = 1 << 17  # bytes of an answer
 REFUSED = {
     *("socket.connect", "socket.bind", "socket.getaddrinfo", "subprocess.Popen", "pty.spawn"),
     *("os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.kill"),
     *("os.killpg", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.chmod", "os.chown"),
     *("os.symlink", "os.link", "os.putenv", "shutil.rmtree", "ctypes.dlopen", "sys.addaudithook"),
 }
-
-
-def encoded(value: Any) -> Any:
-    """Nested lists, tuples, dicts, numbers, texts and arrays of numbers as JSON's types."""
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "biuf":
-            raise TypeError(f"an array of {value.dtype}; wanted numbers")
-        data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
-        return {"array": data, "dtype": value.dtype.name, "shape": list(value.shape)}
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, list | tuple):
-        return [encoded(item) for item in value]
-    if isinstance(value, dict):
-        return {"dict": [[encoded(key), encoded(item)] for key, item in value.items()]}
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise TypeError(f"{type(value).__name__}; wanted numbers, arrays, lists, tuples or None")
-
-
-def decoded(value: Any) -> Any:
-    """The inverse of `encoded`; tuples come back as lists."""
-    if isinstance(value, list):
-        return [decoded(item) for item in value]
-    if isinstance(value, dict) and "array" in value:
-        data = base64.b64decode(value["array"])
-        dtype = np.dtype(value["dtype"])
-        if dtype.kind not in "biuf":
-            raise TypeError(f"an array of {dtype}; wanted numbers")
-        return np.frombuffer(data, dtype).reshape(value["shape"]).copy()
-    if isinstance(value, dict):
-        return {decoded(key): decoded(item) for key, item in value["dict"]}
-    return value
 
 
 def guard(file: str, project: str, allowed: list[str]) -> None:
@@ -117,17 +86,10 @@ def module_name(path: str, project: str) -> str:
 def load(path: str, source: bytes) -> ModuleType:
     """The text of a Python file as a module."""
     module = ModuleType("student_" + os.path.basename(path).removesuffix(".py"))
-    module.__file__, module.__source__ = path, source
+    module.__file__ = path
     sys.modules[module.__name__] = module  # dataclasses look it up
     exec(compile(source, path, "exec"), vars(module))
     return module
-
-
-@functools.cache
-def of_rank(module: ModuleType, rank: int) -> ModuleType:
-    """The file once more for each rank: like processes, ranks share no variables."""
-    from_file = hasattr(module, "__source__")  # and not functions of the project's own
-    return load(module.__file__, module.__source__) if rank and from_file else module
 
 
 def sentence(error: BaseException, file: str) -> str:
@@ -152,62 +114,45 @@ def line_of(error: BaseException, file: str) -> str:
     return f" (line {lines[-1]})" if lines else ""
 
 
-def answer(module: Any, ranks: ModuleType, request: dict, file: str) -> dict:
-    """The answer to one request."""
-    name = request.get("call") or request["collective"]
+def answer(module: Any, request: dict, file: str) -> dict:
+    """The answer to a call."""
+    name = request["call"]
     function = getattr(module, name, None)
     if not callable(function):
         return {"error": f"absent: the file has no function {name}"}
     try:
-        if "call" in request:
-            arguments = decoded(request["arguments"])
-            result = function(*arguments)
-            before = request["arguments"]
-            try:
-                changed = [i for i, a in enumerate(arguments) if encoded(a) != before[i]]
-                return {"result": encoded(result), "changed": changed}
-            except TypeError as error:
-                return {"error": f"returned {error}"}
-        xs, results, failures = decoded(request["xs"]), {}, {}
-
-        def body(comm, x) -> None:
-            try:
-                own = of_rank(module, comm.Get_rank())
-                results[comm.Get_rank()] = getattr(own, name)(comm, x)
-            except BaseException as error:
-                if not isinstance(error, ranks.AllRanksBlocked):
-                    text = sentence(error, file)
-                    unwritten = text == "not written yet"
-                    failures[comm.Get_rank()] = (
-                        text if unwritten else f"rank {comm.Get_rank()} {text}"
-                    )
-                raise
-
-        comms, failure = ranks.run(xs, body, timeout_s=5.0)
-        if failure:
-            error = failures[min(failures)] if failures else failure
-            return {"error": error, "sends": [comm.sends for comm in comms]}
-        returned = results.get(0)
-        returned = encoded(returned) if isinstance(returned, np.ndarray) else None
-        found = {"xs": encoded([comm.x for comm in comms]), "returned": returned}
-        found["late"] = any(comm.late for comm in comms)
-        found["unfinished"] = [comm.unfinished() for comm in comms]
-        return found | {"sends": [comm.sends for comm in comms]}
+        arguments = decoded(request["arguments"])
+        result = function(*arguments)
+        before = request["arguments"]
+        try:
+            changed = [i for i, a in enumerate(arguments) if encoded(a) != before[i]]
+            return {"result": encoded(result), "changed": changed}
+        except TypeError as error:
+            return {"error": f"returned {error}"}
     except BaseException as error:  # noqa: BLE001  students' code may raise anything
         return {"error": sentence(error, file)}
 
 
-def in_bytes(found: dict) -> bytes:
-    """As JSON. A right answer has a few thousand bytes, and to compare far more takes long."""
-    text = json.dumps(found).encode()
-    if len(text) <= LONGEST:
-        return text
-    return json.dumps({"error": f"returned {len(text)} bytes; wanted at most {LONGEST}"}).encode()
+def answer_of_rank(
+    module: Any, request: dict, file: str, exchange: Callable[[bytes], bytes]
+) -> dict:
+    """What a rank of a collective has in the end. exchange: see rank.py."""
+    function = getattr(module, request["collective"], None)
+    if not callable(function):
+        return {"error": f"absent: the file has no function {request['collective']}"}
+    x = decoded(request["x"])
+    comm = Comm(Channel(request["size"], x, exchange), request["rank"], x)
+    try:
+        returned = function(comm, x)
+    except BaseException as error:  # noqa: BLE001
+        return {"error": sentence(error, file)}
+    returned = encoded(returned) if isinstance(returned, np.ndarray) else None
+    return {"x": encoded(x), "returned": returned}
 
 
 def opened(
     file: str, source: str, project: str, allowed: list[str]
-) -> tuple[bytes, Callable[[bytes], bytes]]:
+) -> tuple[bytes, Callable[..., bytes]]:
     """What start.py runs: the file's text (in base64), imported, then the answer to a request."""
     sys.stdout.reconfigure(line_buffering=True)
     guard(file, project, allowed)
@@ -217,7 +162,10 @@ def opened(
     except BaseException as error:  # noqa: BLE001
         module, failure = None, {"error": f"cannot be imported: it {sentence(error, file)}"}
 
-    def respond(question: bytes) -> bytes:
-        return in_bytes(failure or answer(module, ranks, json.loads(question), file))
+    def respond(question: bytes, exchange: Callable[[bytes], bytes]) -> bytes:
+        request = json.loads(question)
+        if failure or "call" in request:
+            return in_bytes(failure or answer(module, request, file))
+        return in_bytes(answer_of_rank(module, request, file, exchange))
 
     return in_bytes({}), respond

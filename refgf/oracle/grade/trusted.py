@@ -4,10 +4,13 @@ import json
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
+
 from refgf.oracle.foreign import ranks
+from refgf.oracle.grade.collective import Failed, Outcome, outcome
 from refgf.oracle.grade.mark import Mark
 from refgf.oracle.grade.marking import mark
-from refgf.oracle.grade.student_process import answer
+from refgf.oracle.grade.student_process import answer, sentence
 from refgf.oracle.spec.exercise import PUBLIC_SEED, Collective, Exercise, TypicalMistake
 
 
@@ -32,7 +35,25 @@ class Trusted:
     def ask(self, request: dict, hidden: bool = False) -> dict:
         """The answer as a connection would carry it."""
         request = json.loads(json.dumps(request))
-        return json.loads(json.dumps(answer(self.module, ranks, request, "")))
+        return json.loads(json.dumps(answer(self.module, request, "")))
+
+    def collective(self, name: str, xs: list[np.ndarray], hidden: bool = False) -> Outcome:
+        if not callable(getattr(self.module, name, None)):
+            return Outcome(f"absent: the file has no function {name}")
+
+        def on_rank(comm: ranks.Comm, x: np.ndarray) -> np.ndarray | None:
+            try:
+                return getattr(self.of_rank(comm.rank), name)(comm, x)
+            except ranks.AllRanksBlocked:
+                raise
+            except BaseException as error:  # noqa: BLE001
+                raise Failed(sentence(error, "")) from error
+
+        return outcome(xs, on_rank)
+
+    def of_rank(self, rank: int) -> ModuleType:
+        """Functions of the project's own keep nothing between calls."""
+        return self.module
 
 
 def mark_of(

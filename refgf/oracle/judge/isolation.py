@@ -147,13 +147,13 @@ def case_of(question: bytes) -> Case:
     return Case("", head["function"], [], "", "", head["arguments"], tensors)
 
 
-def opened(name: str, timeout_s: float) -> tuple[bytes, Callable[[bytes], bytes] | None]:
+def opened(name: str, timeout_s: float) -> tuple[bytes, Callable[..., bytes] | None]:
     """What start.py runs: the module, imported, then a case's answer to each question."""
     try:
         judged = PythonModule(name, timeout_s)
     except ValueError as error:
         return as_bytes(Result(error=str(error))), None
-    return as_bytes(Result()), lambda question: as_bytes(answered(judged, case_of(question)))
+    return as_bytes(Result()), lambda question, _: as_bytes(answered(judged, case_of(question)))
 
 
 def answered(judged: PythonModule, case: Case) -> Result:

@@ -48,7 +48,7 @@ class IsolatedFunction(IsolatedModule):
 
 def opened(
     name: str, timeout_s: float, dtype: str, function: str
-) -> tuple[bytes, Callable[[bytes], bytes] | None]:
+) -> tuple[bytes, Callable[..., bytes] | None]:
     """What start.py runs. The first answer names the function.
 
     An array that is named by no number names the types of results that have not the inputs' type.
@@ -57,7 +57,7 @@ def opened(
         box = PythonFunction(name, function or None, dtype, timeout_s)
     except ValueError as error:
         return as_bytes(Result(error=str(error))), None
-    return as_bytes(Result({box.name: np.empty(0)})), lambda question: as_bytes(
+    return as_bytes(Result({box.name: np.empty(0)})), lambda question, _: as_bytes(
         answered(box, parse_tensors(QUESTION, question)[0])
     )
 

@@ -122,6 +122,18 @@ def test_no_way_out(tmp_path, outside, command, system, user):
     assert not any(path.exists() for path in PLACES)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("system, user", ELSEWHERE)
+def test_ranks_meet_in_the_judge_only(tmp_path, system, user):
+    """Neither memory nor the kernel hands numbers from one rank to another."""
+    if not can(system, user):
+        pytest.skip("this machine has no user namespaces to try it in")
+    file = tmp_path / "01.py"
+    file.write_text((HOSTILE / "g35_far_channels.txt").read_text())
+    said = run(system, user, "grade", "01", file)
+    assert "ways between ranks: [] (line" in said or "not safe here" in said, said
+
+
 POINTS = {  # of files that get more than none: those that they earn, and no more
     "right": 16,
     "wrong": 11,

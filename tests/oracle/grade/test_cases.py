@@ -7,7 +7,7 @@ import pytest
 
 from refgf.oracle.grade import marking
 from refgf.oracle.grade.difference import difference, plain
-from refgf.oracle.grade.student_process import encoded
+from refgf.oracle.grade.encoding import encoded
 from refgf.oracle.spec.exercise import PUBLIC_SEED, Exercise
 
 EXERCISES = [

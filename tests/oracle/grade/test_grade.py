@@ -14,8 +14,8 @@ import pytest
 
 from refgf.oracle.grade import marking, report, sandbox
 from refgf.oracle.grade.difference import SHOWN, brief, difference
+from refgf.oracle.grade.encoding import decoded, encoded
 from refgf.oracle.grade.sandbox import Sandbox
-from refgf.oracle.grade.student_process import decoded, encoded
 from tests.support import students
 from tests.support.students import ROOT, InThisProcess, answers_with
 

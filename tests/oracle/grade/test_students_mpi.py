@@ -106,10 +106,11 @@ RIGHT = {
 }
 
 
-@pytest.fixture
-def marks(tmp_path, monkeypatch):
-    """(lesson, code, name of the exercise) -> its mark."""
-    monkeypatch.setattr(marking, "Sandbox", InThisProcess)
+@pytest.fixture(params=["threads", pytest.param("processes", marks=pytest.mark.long)])
+def marks(request, tmp_path, monkeypatch):
+    """(lesson, code, name of the exercise) -> its mark; a rank is a thread, or a process."""
+    if request.param == "threads":
+        monkeypatch.setattr(marking, "Sandbox", InThisProcess)
 
     return lambda lesson, code, name: answers_with(tmp_path, lesson, code)[name]
 

@@ -1,0 +1,50 @@
+"""Values between the judge and the process of a student's file, as JSON: nothing in it is run."""
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+
+LONGEST = 1 << 17  # bytes of an answer
+
+
+def encoded(value: Any) -> Any:
+    """Nested lists, tuples, dicts, numbers, texts and arrays of numbers as JSON's types."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "biuf":
+            raise TypeError(f"an array of {value.dtype}; wanted numbers")
+        data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+        return {"array": data, "dtype": value.dtype.name, "shape": list(value.shape)}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return [encoded(item) for item in value]
+    if isinstance(value, dict):
+        return {"dict": [[encoded(key), encoded(item)] for key, item in value.items()]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"{type(value).__name__}; wanted numbers, arrays, lists, tuples or None")
+
+
+def decoded(value: Any) -> Any:
+    """The inverse of `encoded`; tuples come back as lists."""
+    if isinstance(value, list):
+        return [decoded(item) for item in value]
+    if isinstance(value, dict) and "array" in value:
+        data = base64.b64decode(value["array"])
+        dtype = np.dtype(value["dtype"])
+        if dtype.kind not in "biuf":
+            raise TypeError(f"an array of {dtype}; wanted numbers")
+        return np.frombuffer(data, dtype).reshape(value["shape"]).copy()
+    if isinstance(value, dict):
+        return {decoded(key): decoded(item) for key, item in value["dict"]}
+    return value
+
+
+def in_bytes(found: dict) -> bytes:
+    """As JSON. A right answer has a few thousand bytes, and to compare far more takes long."""
+    text = json.dumps(found).encode()
+    if len(text) <= LONGEST:
+        return text
+    return json.dumps({"error": f"returned {len(text)} bytes; wanted at most {LONGEST}"}).encode()
