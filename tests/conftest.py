@@ -20,8 +20,12 @@ from refgf.machine import threads
 THREAD_SIZES = (1, 2, 3, 5)
 
 
-@pytest.hookimpl(trylast=True)  # after the terminal reporter is there
+@pytest.hookimpl(trylast=True)  # after the terminal reporter and pytest-mpi are there
 def pytest_configure(config):
+    if not config.getoption("--with-mpi", default=False):
+        for plugin in config.pluginmanager.get_plugins():
+            if type(plugin).__name__ == "MPIPlugin":  # skips what lies in a folder of the name mpi
+                config.pluginmanager.unregister(plugin)
     if config.getoption("--with-mpi", default=False):
         import refgf.launch  # noqa: F401  must come before MPI starts
 

@@ -299,3 +299,15 @@ def test_the_gpu_is_checked_once_and_make_fails_with_the_check(tmp_path, code):
     lines = [line for line in done.stdout.splitlines() if line.startswith("python ")]
     assert lines == [f"python tests/gpu/run.py --mpiexec {tmp_path}/bin/mpiexec --only lesson"]
     assert (done.returncode != 0) == code
+
+
+def test_a_clone_may_be_called_mpi(tmp_path):
+    """pytest-mpi skips every test with that word in its keywords, its folders among them."""
+    clone = tmp_path / "mpi"
+    for name in ("pyproject.toml", "tests/__init__.py", "tests/conftest.py"):
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, clone / name)
+    (clone / "tests" / "test_nothing.py").write_text("def test_it():\n    pass\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "tests"]
+    ended = subprocess.run(command, cwd=clone, capture_output=True, text=True)
+    assert ended.stdout.split()[:2] == [".", "[100%]"], ended.stdout + ended.stderr

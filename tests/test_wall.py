@@ -26,6 +26,7 @@ ALLOWED = {  # a part of refgf: the others that it may import, besides ops and d
     "oracle": [],
     "oracle/schedules": ["comm", "papers.jia", "predict.cost"],  # exports them; judges foreign ones
     "oracle/foreign": ["machine.threads"],  # foreign code runs on the lessons' ranks
+    "oracle/grade": ["machine.threads"],  # which the judge keeps, and students' processes ask
     "oracle/reveal": ["advice"],
     "torch": ["exchange.chunk_choice"],  # the schedule of densities; no MPI
     "course": ["oracle"],

@@ -19,10 +19,10 @@ import numpy as np
 
 from refgf.machine.buffers import elements, peer_rank, tag_number
 from refgf.machine.matching import ANY_SOURCE, ANY_TAG, Request, Wildcard
-from refgf.machine.world import Aborted, Deadlock, Unfinished, World
+from refgf.machine.world import Aborted, Deadlock, Unfinished, World, require_own_array
 
 __all__ = ["ANY_SOURCE", "ANY_TAG", "Aborted", "Deadlock", "Unfinished", "Request", "World"]
-__all__ += ["Messages", "ThreadComm", "run"]
+__all__ += ["Messages", "ThreadComm", "require_own_array", "run"]
 
 MOST_RANKS = 4096  # a thread each: far above this a process gets no more of them
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from refgf.machine.matching import ANY_SOURCE, ANY_TAG, Request
+from refgf.machine.threads import ANY_SOURCE, ANY_TAG, Request
 from refgf.oracle.foreign import ranks
 from refgf.oracle.foreign.process import Ended, Forged, Process, TooLate
 from refgf.oracle.foreign.report import in_one_line

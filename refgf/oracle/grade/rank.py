@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from refgf.machine.matching import Request, Wildcard
-from refgf.machine.world import Aborted, require_own_array
+from refgf.machine.threads import ANY_SOURCE, ANY_TAG, Aborted, Request, require_own_array
 from refgf.oracle.foreign.ranks import offset
 from refgf.oracle.grade.encoding import LONGEST, decoded, encoded
+
+ANY = ANY_SOURCE, ANY_TAG
 
 
 class Channel:
@@ -48,7 +49,7 @@ class Channel:
         self._ask({"post": [self._posted(request) for request in requests]})
 
     def _posted(self, request: Request) -> list:
-        peer, tag = (None if isinstance(n, Wildcard) else n for n in (request.peer, request.tag))
+        peer, tag = (None if n in ANY else n for n in (request.peer, request.tag))
         array = request.array if request.before is None else request.before
         place = offset(request.array, self.x)
         return [request.sends, request.call, peer, tag, encoded(array), place]
