@@ -10,6 +10,7 @@ import sys
 from refgf.course.build import build, build_for_students, seed_of
 from refgf.course.package import ARCHIVE
 from refgf.course.platforms import PLATFORMS
+from refgf.course.similar import report
 
 
 def parser() -> argparse.ArgumentParser:
@@ -24,32 +25,47 @@ def parser() -> argparse.ArgumentParser:
     about = "of the hidden cases; default: that of an earlier build in DIR, else one is drawn"
     sub.add_argument("--seed", type=int, help=about)
     sub.add_argument("--output", metavar="DIR", help="default: course-LESSON-PLATFORM")
+    sub.set_defaults(run=run_build)
+    about = "how alike submissions are, and the published answers: a number, and the lines"
+    sub = commands.add_parser("similar", help=about, description=about)
+    sub.add_argument("lesson", help="its number: 01; what stands in its starter does not count")
+    sub.add_argument("files", nargs="+", metavar="FILE", help="class/*.py")
+    sub.add_argument("--most", type=int, default=10, help="this many pairs; default: 10")
+    sub.set_defaults(run=run_similar)
     return top
 
 
-def main(arguments: list[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+def run_build(options: argparse.Namespace) -> None:
     private = options.solutions == "private"
-    try:
-        if private and not options.platform:
-            made = build_for_students(options.lesson, options.output) / ARCHIVE
-            print(f"{made}: for students, without solutions, answers and teacher's pages")
-            print("next: give it to them; --for PLATFORM builds what marks their files")
-            return 0
-        if not options.platform:
-            raise ValueError(
-                f"build: got no --for; wanted one of {', '.join(PLATFORMS)}, or --solutions "
-                "private; next: --for plain"
-            )
-        folder = build(options.lesson, options.platform, options.seed, options.output, private)
-    except (ValueError, OSError) as error:
-        print(f"refgf.course: {error}", file=sys.stderr)
-        return 2
+    if private and not options.platform:
+        made = build_for_students(options.lesson, options.output) / ARCHIVE
+        print(f"{made}: for students, without solutions, answers and teacher's pages")
+        print("next: give it to them; --for PLATFORM builds what marks their files")
+        return
+    if not options.platform:
+        raise ValueError(
+            f"build: got no --for; wanted one of {', '.join(PLATFORMS)}, or --solutions "
+            "private; next: --for plain"
+        )
+    folder = build(options.lesson, options.platform, options.seed, options.output, private)
     print(
         f"{folder}: starter/ for students, autograder/ for {options.platform}, instructor/ for you"
     )
     print(f"hidden cases: seed {seed_of(folder)}; --seed gives another one")
     print(f"next: {folder / 'instructor' / 'README.md'} says how to install it")
+
+
+def run_similar(options: argparse.Namespace) -> None:
+    print(report(options.lesson, options.files, options.most))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except (ValueError, OSError) as error:
+        print(f"refgf.course: {error}", file=sys.stderr)
+        return 2
     return 0
 
 

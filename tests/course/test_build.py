@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 
@@ -330,15 +329,13 @@ def test_every_lesson(lesson, tmp_path):
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_a_build_takes_seconds_and_no_network(platform, tmp_path, monkeypatch):
+def test_a_build_takes_no_network(platform, tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError("no network here")
 
     monkeypatch.setattr("socket.socket.connect", refuse)
     monkeypatch.setattr("socket.getaddrinfo", refuse)
-    began_s = time.monotonic()
     build("02", platform, SEED, str(tmp_path / "lesson"))
-    assert time.monotonic() - began_s < 30
 
 
 def test_only_an_own_folder_is_replaced(tmp_path, capsys):

@@ -40,14 +40,8 @@ def everything(tmp_path_factory):
 def run(folder, *arguments):
     """The unpacked files' own refgf, which knows nothing of this checkout."""
     environment = {"PATH": os.defpath, "PYTHONPATH": str(folder), "HOME": str(folder)}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
+    given = {"cwd": folder, "env": environment, "capture_output": True, "text": True}
+    return subprocess.run([sys.executable, *arguments], timeout=250, **given)
 
 
 def functions(file):

@@ -1,0 +1,121 @@
+"""How alike the files of a class are: a number for each two, and the lines. For a teacher to read.
+
+Each run of RUN tokens that two files share counts, wherever it stands. Names, comments and
+docstrings do not count, so renaming and moving functions changes nothing. What stands in the
+starter, too, does not count at all.
+"""
+
+import io
+import itertools
+import keyword
+import statistics
+import tokenize
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from refgf.course.lesson import lesson_files
+
+RUN = 14  # tokens
+SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER)
+LAYOUT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+Runs = dict[tuple[str, ...], list[int]]  # where each run of tokens begins
+ANSWERS = "the published answers"
+
+
+class Words(NamedTuple):
+    """A file. lines: of each token. runs: those that count. given: tokens that the starter has."""
+
+    name: str
+    lines: list[int]
+    runs: Runs
+    given: set[int]
+
+
+class Alike(NamedTuple):
+    """share: of what is one's own in the smaller file, as much stands in the other, too."""
+
+    share: float
+    names: tuple[str, str]
+    lines: tuple[str, str]
+
+
+def tokens(text: str) -> Iterator[tuple[str, int]]:
+    """(word, line) of each token. SyntaxError for what is not Python."""
+    before = tokenize.NEWLINE
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            docstring = token.type == tokenize.STRING and before in LAYOUT
+            if token.type in SILENT:
+                continue
+            before = token.type
+            if token.type not in LAYOUT and not docstring:
+                name = token.type == tokenize.NAME and not keyword.iskeyword(token.string)
+                yield "name" if name else token.string, token.start[0]
+    except tokenize.TokenError as error:
+        raise SyntaxError(str(error)) from error
+
+
+def words(name: str, text: str, starter: Runs) -> Words:
+    """A file, with the runs that do not stand in the starter."""
+    found = list(tokens(text))
+    mine, given = [word for word, _ in found], set()
+    runs: Runs = {}
+    for i in range(len(mine) - RUN + 1):
+        run = tuple(mine[i : i + RUN])
+        if run in starter:
+            given.update(range(i, i + RUN))
+        else:
+            runs.setdefault(run, []).append(i)
+    return Words(name, [line for _, line in found], runs, given)
+
+
+def covered(file: Words, runs: Iterable[tuple[str, ...]]) -> set[int]:
+    """The tokens of these runs, without those that the starter has."""
+    starts = itertools.chain(*(file.runs[run] for run in runs))
+    return {i + step for i in starts for step in range(RUN)} - file.given
+
+
+def alike(a: Words, b: Words) -> Alike:
+    """Two files. What the smaller one shares weighs: a copy may have been made longer."""
+    common = a.runs.keys() & b.runs.keys()
+    shared = [covered(file, common) for file in (a, b)]
+    shares = [len(mine) / max(1, len(covered(f, f.runs))) for f, mine in zip((a, b), shared)]
+    lines = [ranges({file.lines[i] for i in mine}) for file, mine in zip((a, b), shared)]
+    return Alike(max(shares), (a.name, b.name), (lines[0], lines[1]))
+
+
+def ranges(lines: set[int]) -> str:
+    """{3, 4, 5, 9} -> "3-5, 9" """
+    found = []
+    for _, group in itertools.groupby(enumerate(sorted(lines)), lambda pair: pair[1] - pair[0]):
+        numbers = [line for _, line in group]
+        found.append(f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else f"{numbers[0]}")
+    return ", ".join(found)
+
+
+def report(lesson: str, paths: list[str], most: int) -> str:
+    """The pairs that are most alike, and each file with the published answers."""
+    found = lesson_files(lesson)
+    starter = words("", found.starter.read_text(), {}).runs
+    files, unread = [words(ANSWERS, found.answers.read_text(), starter)], []
+    for path in paths:
+        try:
+            files.append(words(path, Path(path).read_text(), starter))
+        except (SyntaxError, UnicodeDecodeError):
+            unread.append(f"{path}: not compared, it is no Python")
+    pairs = sorted((alike(*pair) for pair in itertools.combinations(files, 2)), reverse=True)
+    if not pairs:
+        raise ValueError(
+            f"similar: got no Python in {', '.join(paths)}; wanted submissions; next: check them"
+        )
+    lines = [
+        f"{pair.share:4.0%}  " + "\n      ".join(map("{}: lines {}".format, pair.names, pair.lines))
+        for pair in pairs[:most]
+        if pair.share
+    ]
+    median = statistics.median(pair.share for pair in pairs)
+    about = (
+        f"{len(pairs)} pairs, median {median:.0%}. Short functions are alike by themselves: read"
+    )
+    return "\n".join([*lines, *unread, f"{about} what stands far above the median."])

@@ -1,0 +1,77 @@
+"""Two submissions: what a copy keeps after renaming and moving, and what two people share."""
+
+import re
+from pathlib import Path
+
+from refgf.course import similar
+from refgf.course.__main__ import main
+
+ROOT = Path(__file__).resolve().parents[2]
+ANSWERS = (ROOT / "lessons/teaching/answers/03.py").read_text()
+STARTER = (ROOT / "lessons/student/03.py").read_text()
+GIVEN = similar.words("starter", STARTER, {}).runs
+SOMEBODY_ELSE = """
+import numpy as np
+def lazy_calls(sizes, theta):
+    out = []
+    first = end = 0
+    for k in range(len(sizes)):
+        end = end + sizes[k]
+        waits = (end - first) * 4
+        if waits <= theta:
+            continue
+        out += [(first, end)]
+        first = end
+    if end > first:
+        out += [(first, end)]
+    return out
+"""
+
+
+def share(a, b):
+    return similar.alike(*(similar.words(name, text, GIVEN) for name, text in (("a", a), ("b", b))))
+
+
+def disguised(text):
+    """Other names, functions in another order, comments, docstrings, another layout."""
+    head, *functions = text.split("\n\n\n")
+    for old in ("sizes", "theta", "start", "stop", "calls", "held", "pools", "mine"):
+        functions = [re.sub(rf"\b{old}\b", f"my_{old}", each) for each in functions]
+    functions = [
+        re.sub(r":\n", ':  # mine\n    """My own."""\n', each, count=1) for each in functions
+    ]
+    return "\n\n# my work\n\n".join([head, *reversed(functions)])
+
+
+def test_a_disguised_copy_is_a_copy():
+    found = share(ANSWERS, disguised(ANSWERS))
+    assert found.share > 0.9
+    assert "15-20" in found.lines[0].replace("14-20", "15-20")
+
+
+def test_two_people_and_the_starter():
+    assert share(ANSWERS, SOMEBODY_ELSE).share < 0.2
+    assert share(STARTER, ANSWERS).share == share(STARTER, STARTER).share == 0
+    both = share(STARTER + SOMEBODY_ELSE, STARTER + disguised(ANSWERS))
+    assert both.share < 0.3  # each has the given function whole
+
+
+def test_a_copy_within_more_text():
+    longer = SOMEBODY_ELSE + ANSWERS.split("\n\n\n")[2]
+    assert 0.3 < share(longer, ANSWERS).share < 1
+    assert share(SOMEBODY_ELSE, longer).share == 1
+
+
+def test_the_report(tmp_path, capsys):
+    for name, text in {"a": ANSWERS, "b": SOMEBODY_ELSE, "c": "def f(:\n  '", "d": STARTER}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    files = [str(tmp_path / f"{name}.py") for name in "abcd"]
+    assert main(["similar", "03", *files, "--most", "2"]) == 0
+    printed = capsys.readouterr().out
+    first = re.match(r"100%  the published answers: lines (.*)\n      (\S+): lines (.*)\n", printed)
+    assert first[2] == files[0] and first[1] == first[3] and "33-35" in first[1]
+    assert f"{files[2]}: not compared" in printed and "6 pairs, median " in printed
+    assert (
+        main(["similar", "03", files[2]]) == 2 and "wanted submissions" in capsys.readouterr().err
+    )
+    assert main(["similar", "77", *files]) == 2
