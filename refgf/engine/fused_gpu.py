@@ -8,10 +8,11 @@ read. The last arguments of a call are written, and may be read before.
 
 The bits are the same because each operation is rounded by itself: the compiler must not fuse a
 product and a sum (`--fmad=false`), and a statement holds one operation only, because CuPy computes
-float16 in float and rounds when it assigns. `narrow` and `widen` are missing: CuPy's casts are one
-kernel already.
+float16 in float and rounds when it assigns. The exception are subnormal numbers of float32: CuPy 14
+compiles every kernel with `-ftz=true`, its own too, and a GPU then takes them as 0.
+`narrow` and `widen` are missing: CuPy's casts are one kernel already.
 
-Not yet run on a GPU: see docs/gpu.md. The tests compile the same text as C.
+Not yet run on a GPU: see docs/gpu.md. The tests run the same text as C, and compile it for GPUs.
 """
 
 import functools
