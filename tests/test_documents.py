@@ -26,7 +26,7 @@ PROGRAMS = ("make", "mpiexec", "torchrun", "python", "refgf", "pip", "pytest", "
 PROGRAMS += (".venv/bin/refgf",)
 INSTEAD = {  # a command: what is run in its place, and why
     r"make (test|figures|mutation|peers|clean)\b.*": r"make --dry-run \g<1>",  # hours, or itself
-    r"make (gpu-check|site|site-serve)": r"make --dry-run \g<1>",  # tests/gpu, tests/site
+    r"make (gpu-check|gpu-pack|site|site-serve)": r"make --dry-run \g<1>",  # tests/gpu, tests/site
     r"make (demo|setup) MPI=\w+": "true",  # tests/test_site_mpi.py, tests/cluster
     r"source .venv/bin/activate": "true",  # the environment of this test has that PATH
     r"mpiexec -n 4 (python lessons/08_scaling.py) -v": r"\1 --help",  # minutes

@@ -4,10 +4,13 @@ A test that takes `cupy` runs twice: on a GPU, where there is one, and on the CP
 of tests/support/fake_cupy.py. A machine without a GPU then finds at least mistakes in the tests.
 """
 
+import os
+
 import numpy as np
 import pytest
 
 from refgf.engine import staging
+from tests.gpu.measure import benchmark
 from tests.gpu.usable import why_no_gpu
 from tests.support.fake_cuda_c import needs_a_compiler
 from tests.support.fake_cupy import installed
@@ -18,6 +21,12 @@ extern "C" __global__ void spin(long long n) {
     while (clock64() - t < n);
 }
 """
+
+
+def pytest_exception_interact(node, report):
+    """In the run of run.py, print a traceback at once: a part that is ended has no summary."""
+    if benchmark.BEGUN in os.environ:
+        node.config.get_terminal_writer().line(report.longreprtext)
 
 
 @pytest.fixture

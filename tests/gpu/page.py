@@ -1,7 +1,10 @@
 """results/gpu.json and the page results/gpu.md, from the rows of perform.py."""
 
 import json
+import platform
 from pathlib import Path
+
+import numpy
 
 from refgf.device import module
 from tests.gpu.measure import judge
@@ -11,7 +14,7 @@ LAST_LINES = 30  # of a failed part's output
 NO_BAR = "-"
 
 
-def facts(began: str, limit_s: float) -> dict:
+def facts(began: str, limit_s: float, mpi: str) -> dict:
     """When and on what: the first GPU, as CuPy names it."""
     cupy = module("gpu")
     runtime = cupy.cuda.runtime
@@ -25,6 +28,9 @@ def facts(began: str, limit_s: float) -> dict:
         "driver": runtime.driverGetVersion(),
         "runtime": runtime.runtimeGetVersion(),
         "cupy": cupy.__version__,
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+        "mpi": mpi,
     }
 
 
@@ -52,17 +58,19 @@ def write(path: Path, facts: dict, rows: list[dict], planned: int) -> None:
 def page(facts: dict, rows: list[dict], ratios: list[dict], planned: int) -> str:
     failed = [row for row in rows if row["outcome"] == FAILED]
     lines = [
-        "# make gpu-check",
+        "# The run on a GPU",
         "",
         f"{facts['began']}: {facts['gpus']} GPU, {facts['gpu']}, {facts['memory_GiB']} GiB; CUDA "
-        f"{facts['driver']} (driver), {facts['runtime']} (runtime); CuPy {facts['cupy']}.",
+        f"{facts['driver']} (driver), {facts['runtime']} (runtime); CuPy {facts['cupy']}; "
+        f"NumPy {facts['numpy']}, Python {facts['python']}; {facts['mpi']}.",
         "",
         summary(rows, planned),
         "",
         *table(
-            ["part", "ranks", "outcome", "s", "reason"],
+            ["stage", "part", "ranks", "outcome", "s", "reason"],
             [
-                [row["name"], row["ranks"] or 1, row["outcome"], row["seconds"], row["reason"]]
+                [row["stage"], row["name"], row["ranks"] or 1]
+                + [row["outcome"], row["seconds"], row["reason"]]
                 for row in rows
             ],
         ),

@@ -1,7 +1,8 @@
-"""The parts of `make gpu-check`, as data: what runs, on how many ranks, and how long at most.
+"""The stages of the run on a GPU, as data: what runs, on how many ranks, and how long at most.
 
-GPU tests run with ranks as threads, then on ranks of MPI with arrays staged through host memory,
-and once more with device pointers where MPI takes them: each way is dead code in the other run.
+The most informative stage comes first, because a short run leaves out the last ones. GPU tests run
+with ranks as threads, then on ranks of MPI with arrays staged through host memory, and once more
+with device pointers where MPI takes them: each way is dead code in the other run.
 """
 
 from collections.abc import Callable
@@ -12,12 +13,12 @@ from tests.gpu.usable import why_no_device_pointers, why_no_torch
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ["-m", "pytest", "tests/gpu", "-rs", "-k", "not stand-in", "--timeout=60"]
-TESTS += ["--ignore=tests/gpu/test_gpu_run.py"]  # it tests this command
-ON_RANKS = ["-m", "mpi4py", *TESTS, "--with-mpi", "-x"]
+TESTS += ["--ignore=tests/gpu/test_gpu_run.py", "--ignore=tests/gpu/test_gpu_pack.py"]
+RING = ["-m", "pytest", "tests/gpu/test_gpu_comm.py", "-k", "not stand-in and defined_bits"]
 NETWORKS = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
-PRECISIONS = "float32", "tf32", "float16"
-RANKS = 1, 2, 4  # of the lessons, on one GPU too: several ranks may share it
-FOLDER = "{folder}"  # in an argument: a folder of the part's own, which is deleted after it
+PRECISIONS = "float32", "float16", "tf32"
+LESSONS = "01", "03", "05", "06", "12"
+FOLDER = "{folder}"  # in an argument: a folder of the part's own, whose JSON files are kept
 RATIOS = f"{FOLDER}/ratios.json"  # where a benchmark writes its ratios
 
 
@@ -32,6 +33,7 @@ class Part:
     arguments    of Python
     limit_s      it is ended after so many seconds, and counts as failed
     ranks        of mpiexec; 0: one process without it
+    on_threads   more arguments where there is no MPI: then the ranks are threads
     environment  is added to this process's
     missing      mpiexec -> why it cannot run here, or None
     """
@@ -40,12 +42,29 @@ class Part:
     arguments: list[str]
     limit_s: float
     ranks: int = 0
+    on_threads: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     missing: Callable[[str], str | None] = nothing
 
 
+@dataclass(frozen=True)
+class Stage:
+    """Parts that share limit_s seconds, at_a_time next to each other where none is timed."""
+
+    name: str
+    limit_s: float
+    parts: list[Part]
+    at_a_time: int = 1
+
+
 def staged(aware: str) -> dict[str, str]:
     return {"REFGF_CUDA_AWARE": aware}
+
+
+def on_ranks(name: str, tests: list[str], limit_s: float, ranks: int, aware: str = "0") -> Part:
+    arguments = ["-m", "mpi4py", *tests, "--with-mpi", "-x"]
+    missing = why_no_device_pointers if aware == "1" else nothing
+    return Part(name, arguments, limit_s, ranks, environment=staged(aware), missing=missing)
 
 
 def network(name: str, precision: str) -> Part:
@@ -54,30 +73,55 @@ def network(name: str, precision: str) -> Part:
     return Part(f"{NETWORKS[name]}, {precision}", arguments, 30, missing=why_no_torch)
 
 
-def lesson(file: Path, ranks: int) -> Part:
-    options = ["--quick", "--device", "gpu", "--output", FOLDER]
-    name = f"lesson {file.name[:2]} on {ranks} rank{'s' * (ranks > 1)}"
-    return Part(name, [f"lessons/{file.name}", *options], 60, ranks)
+def lesson(number: str) -> Part:
+    (file,) = (ROOT / "lessons").glob(f"{number}_*.py")
+    arguments = [f"lessons/{file.name}", "--quick", "--device", "gpu", "--output", FOLDER]
+    return Part(f"lesson {number}", arguments, 60, 2, on_threads=("--threads", "2"))
 
 
-# one after another, because most of them are timed
-ALONE = [
-    Part("doctor", ["-m", "refgf.doctor", "--gpu"], 30),
-    Part("tests, ranks as threads", TESTS, 80, environment=staged("0")),
-    Part("tests on 4 ranks, staged", ON_RANKS, 50, 4, staged("0")),
-    Part(
-        "tests on 4 ranks, device pointers",
-        ON_RANKS,
-        50,
-        4,
-        staged("1"),
-        missing=why_no_device_pointers,
+STAGES = [
+    Stage(
+        "doctor and one ring",
+        60,
+        [
+            Part("the ring's bits, ranks as threads", RING, 25, environment=staged("0")),
+            on_ranks("the ring's bits on 2 ranks", RING, 25, 2),
+            Part("doctor", ["-m", "refgf.doctor", "--gpu"], 30),
+        ],
     ),
-    *(network(name, precision) for name in NETWORKS for precision in PRECISIONS),
-    Part("MSTopK", ["tests/gpu/speed_topk.py", RATIOS], 25, missing=why_no_torch),
-    Part("kernels", ["tests/gpu/speed_kernels.py", RATIOS], 25),
-    Part("allreduce", ["tests/gpu/speed_allreduce.py", RATIOS], 40, 4),
+    Stage(
+        "tests",
+        90,
+        [
+            Part("tests, ranks as threads", TESTS, 60, environment=staged("0")),
+            on_ranks("tests on 4 ranks, staged", TESTS, 40, 4),
+            on_ranks("tests on 4 ranks, device pointers", TESTS, 40, 4, "1"),
+        ],
+    ),
+    Stage("lessons", 120, [lesson(number) for number in LESSONS], at_a_time=3),
+    Stage(
+        "benchmarks",
+        120,
+        [
+            network("alexnet", "float32"),
+            network("alexnet", "float16"),
+            Part("MSTopK", ["tests/gpu/speed_topk.py", RATIOS], 25, missing=why_no_torch),
+            Part("kernels", ["tests/gpu/speed_kernels.py", RATIOS], 25),
+            network("alexnet", "tf32"),
+            *(network("resnet50", precision) for precision in PRECISIONS),
+        ],
+    ),
+    Stage(
+        "overlap",
+        60,
+        [
+            lesson("04"),
+            Part("allreduce, pinned copies", ["tests/gpu/speed_allreduce.py", RATIOS], 40, 4),
+        ],
+    ),
+    Stage(
+        "refgf.torch",
+        60,
+        [Part("CSC on NCCL", ["tests/gpu/nccl.py"], 60, missing=why_no_torch)],
+    ),
 ]
-# a few at a time: they check arrays against the oracle, and nothing that they time is kept
-FILES = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))
-LESSONS = [lesson(file, ranks) for file in FILES[1:] for ranks in RANKS]  # 00 has no device arrays

@@ -1,4 +1,4 @@
-"""Runs parts of `make gpu-check`. One that fails, hangs or cannot run is a row of its own."""
+"""Runs parts of the run on a GPU. One that fails, hangs or cannot run is a row of its own."""
 
 import contextlib
 import json
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.gpu.measure import benchmark
 from tests.gpu.parts import FOLDER, RATIOS, ROOT, Part
+from tests.gpu.usable import why_no_mpi
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 PATIENCE_S = 5  # between asking a command to end, and ending it
@@ -30,7 +31,7 @@ def perform(parts: list[Part], mpiexec: str, end_s: float, at_a_time: int = 1) -
         while waiting or running:
             while waiting and len(running) < at_a_time:
                 part, left_s = waiting.pop(0), end_s - time.monotonic()
-                reason = part.missing(mpiexec) if left_s > SHORTEST_S else "no time was left"
+                reason = missing(part, mpiexec) if left_s > SHORTEST_S else "no time was left"
                 if reason:
                     yield row(part, SKIPPED, reason)
                     continue
@@ -44,6 +45,12 @@ def perform(parts: list[Part], mpiexec: str, end_s: float, at_a_time: int = 1) -
             job.end()
 
 
+def missing(part: Part, mpiexec: str) -> str | None:
+    """Why the part cannot run here; None if it can, be it on threads."""
+    no_mpi = why_no_mpi(mpiexec) if part.ranks and not part.on_threads else None
+    return no_mpi or part.missing(mpiexec)
+
+
 def row(part: Part, outcome: str, reason: str, seconds: float = 0.0, **more) -> dict:
     return (
         {
@@ -55,7 +62,7 @@ def row(part: Part, outcome: str, reason: str, seconds: float = 0.0, **more) -> 
             "environment": part.environment,
             "ranks": part.ranks,
         }
-        | {"output": "", "ratios": []}
+        | {"output": "", "ratios": [], "records": {}}
         | more
     )
 
@@ -69,8 +76,9 @@ class Job:
         # not a pipe, which would wait for every process that holds it
         self.output = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         self.folder = tempfile.TemporaryDirectory(prefix="refgf-gpu-")
-        start = [mpiexec, "-n", str(part.ranks)] if part.ranks else []
-        arguments = [self.own(argument) for argument in part.arguments]
+        on_threads = part.on_threads if part.on_threads and why_no_mpi(mpiexec) else ()
+        start = [mpiexec, "-n", str(part.ranks)] if part.ranks and not on_threads else []
+        arguments = [self.own(argument) for argument in [*part.arguments, *on_threads]]
         try:
             self.process = subprocess.Popen(
                 [*start, sys.executable, *arguments],
@@ -119,12 +127,16 @@ class Job:
         output, reason = self.output.read(), self.reason
         if not reason and self.process.returncode:
             reason = f"exit code {self.process.returncode}"
-        file = Path(self.own(RATIOS))
-        measured = file.exists() and not reason  # else it may be half written
-        ratios = json.loads(file.read_text())["rows"] if measured else []
+        found = {} if reason else self.written()  # else it may be half written
+        ratios = found.pop(Path(RATIOS).stem, {"rows": []})["rows"]
         if not reason and RATIOS in self.part.arguments and not ratios:
             reason = "no ratios were written"
         self.output.close()
         self.folder.cleanup()
         outcome, more = FAILED if reason else OK, {"output": output, "ratios": ratios}
-        return row(self.part, outcome, reason, self.seconds(), **more)
+        return row(self.part, outcome, reason, self.seconds(), records=found, **more)
+
+    def written(self) -> dict:
+        """The JSON files in this part's folder, by their names."""
+        files = Path(self.folder.name).glob("*.json")
+        return {file.stem: json.loads(file.read_text()) for file in files}

@@ -1,4 +1,4 @@
-"""`make gpu-check` without a GPU: the sentence, and its parts, trivial ones and real ones.
+"""The run on a GPU without one: the sentence, and its parts, trivial ones and real ones.
 
 A part that fails, hangs or cannot run is a row of the page, and the others run.
 """
@@ -18,7 +18,7 @@ import pytest
 
 from tests.gpu import parts, perform, usable
 from tests.gpu.measure import judge
-from tests.gpu.parts import FOLDER, RATIOS, ROOT, Part
+from tests.gpu.parts import FOLDER, RATIOS, ROOT, Part, Stage
 from tests.gpu.usable import why_no_gpu
 from tests.support.fake_cuda_c import needs_a_compiler
 from tests.support.fake_cupy import installed
@@ -47,14 +47,17 @@ def writes(*rows):
 
 @pytest.fixture
 def checked(monkeypatch, tmp_path):
-    """checked(parts, lessons) -> (exit code, gpu.json, gpu.md, gpu.txt), on the stand-in."""
+    """checked(*stages) -> (exit code, gpu.json, gpu.md, gpu.txt), on the stand-in."""
     monkeypatch.setenv(gpu_run.benchmark.BEGUN, "1")  # other tests measure nothing
 
-    def check(alone, lessons=(), arguments=()):
-        monkeypatch.setattr(gpu_run, "ALONE", list(alone))
-        monkeypatch.setattr(gpu_run, "LESSONS", list(lessons))
+    def check(*stages, arguments=(), at_a_time=1):
+        named = [
+            Stage(f"stage {number}", 60, list(parts), at_a_time)
+            for number, parts in enumerate(stages)
+        ]
+        monkeypatch.setattr(gpu_run, "STAGES", named)
         with installed():
-            code = gpu_run.main(list(arguments), tmp_path / "gpu")
+            code = gpu_run.main(["--output", str(tmp_path), *arguments])
         read = [tmp_path.joinpath("gpu").with_suffix(suffix).read_text() for suffix in SUFFIXES]
         return code, json.loads(read[0]), *read[1:]
 
@@ -90,7 +93,7 @@ def test_cupy_without_a_usable_gpu_is_named(monkeypatch, count, told):
 @pytest.mark.skipif(why_no_gpu() is None, reason="there is a GPU here")
 def test_without_a_gpu_one_sentence_and_nothing_left_behind(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(gpu_run, "perform", None)
-    assert gpu_run.main([], tmp_path / "gpu") == 1
+    assert gpu_run.main(["--output", str(tmp_path)]) == 1
     told = capsys.readouterr()
     assert told.out == "" and not list(tmp_path.iterdir())
     assert told.err.startswith("gpu-check: got no GPU (") and told.err.count("\n") == 1
@@ -106,7 +109,6 @@ def test_mpi_is_asked_whether_it_takes_device_pointers(tmp_path, says, sentence)
     launcher.write_text(f"#!/bin/sh\necho '{says}'\n")
     launcher.chmod(0o755)
     assert usable.why_no_device_pointers(str(launcher)) == sentence
-    assert "did not answer" in usable.why_no_device_pointers(str(tmp_path / "none"))
 
 
 # ---- trivial parts ----
@@ -120,21 +122,23 @@ def test_each_part_stands_alone(checked, capsys):
             trivial("hangs", "print('begun', flush=True); import time; time.sleep(60)", limit_s=2),
             trivial("skipped", "", missing=lambda mpiexec: f"no PyTorch for {mpiexec}"),
             trivial("no launcher", "", ranks=2),
+            trivial("on threads", "import sys; print(sys.argv)", ranks=2, on_threads=("--two",)),
             trivial("writes no ratios", "", RATIOS),
             trivial("measures", writes(HELD, MISSED, NO_BAR), RATIOS),
             trivial("switched", "import os; print(os.environ['A'])", environment={"A": "on"}),
         ],
-        [trivial("lesson", "import os, sys; print(os.listdir(sys.argv[1]))", FOLDER)],
-        ["--mpiexec", "/no/mpiexec"],
+        [trivial("lesson", f"open('{FOLDER}/01.json', 'w').write('[7]')")],
+        arguments=["--mpiexec", "/no/mpiexec"],
     )
     assert code == 1
     found = {part["name"]: (part["outcome"], part["reason"]) for part in record["parts"]}
-    no_file = "could not start: [Errno 2] No such file or directory: '/no/mpiexec'"
+    no_file = "no MPI: [Errno 2] No such file or directory: '/no/mpiexec'"
     assert found == {
         "fails": ("failed", "exit code 3"),
         "hangs": ("failed", "ended after 2 s, its limit"),
         "skipped": ("skipped", "no PyTorch for /no/mpiexec"),
-        "no launcher": ("failed", no_file),
+        "no launcher": ("skipped", no_file),
+        "on threads": ("ok", ""),
         "writes no ratios": ("failed", "no ratios were written"),
         "measures": ("ok", ""),
         "switched": ("ok", ""),
@@ -145,9 +149,9 @@ def test_each_part_stands_alone(checked, capsys):
         ("missed", "MISS"),
         ("no bar", None),
     ]
-    assert record["gpu"] == "a stand-in on the CPU" and "8 parts: 3 ok, 4 failed, 1 skip" in told
+    assert record["gpu"] == "a stand-in on the CPU" and "9 parts: 4 ok, 3 failed, 2 skip" in told
     for line in (
-        "| hangs | 1 | failed |",
+        "| stage 0 | hangs | 1 | failed |",
         "| skipped | 1 | skipped | 0.0 | no PyTorch for /no/mpiexec |",
         "| missed | 1.20 | 1.20 to 1.20 | at most 1 | MISS |",
         "| no bar | 0.90 | 0.90 to 0.90 | - | - |",
@@ -155,7 +159,10 @@ def test_each_part_stands_alone(checked, capsys):
         "begun\n~~~",
     ):
         assert line in told
-    assert "on\n" in text and "[]\n" in text
+    assert "on\n" in text and "--two" in text
+    assert (
+        record["parts"][-1]["records"] == {"01": [7]} and record["parts"][-1]["stage"] == "stage 1"
+    )
     out = capsys.readouterr().out
     assert "ok   held: 0.90 (wanted at most 1)" in out and "MISS missed: 1.20 (w" in out
 
@@ -172,17 +179,14 @@ def test_the_page_grows_with_each_part(checked, tmp_path):
     assert "2 parts: 2 ok, 0 failed, 0 skipped." in told
 
 
-def test_all_parts_end_in_time(checked, monkeypatch):
-    """A part gets what time is left, and where none is left it is skipped."""
-    monkeypatch.setattr(gpu_run, "LIMIT_S", 3)
+def test_all_parts_end_in_time(checked):
+    """A part gets what time is left, and where none is left it is skipped: the last stages."""
     start_s = time.monotonic()
     sleep = [trivial(name, "import time; time.sleep(60)") for name in ("long", "late")]
-    code, record, *_ = checked(sleep)
-    assert code == 1 and time.monotonic() - start_s < 3 + perform.PATIENCE_S
-    assert [(part["outcome"], part["reason"]) for part in record["parts"]] == [
-        ("failed", "ended after 3 s, its limit"),
-        ("skipped", "no time was left"),
-    ]
+    code, record, *_ = checked(sleep[:1], sleep[1:], arguments=["--minutes", "0.1"])
+    assert code == 1 and time.monotonic() - start_s < 6 + 2 * perform.PATIENCE_S
+    assert [part["outcome"] for part in record["parts"]] == ["failed", "skipped"]
+    assert record["parts"][1]["reason"] == "no time was left"
 
 
 def test_lessons_run_a_few_at_a_time(checked, tmp_path):
@@ -195,18 +199,18 @@ def test_lessons_run_a_few_at_a_time(checked, tmp_path):
         "print('at once', most); os.remove(mine)\n"
     )
     (folder := tmp_path / "running").mkdir()
-    _, _, _, text = checked([], [trivial(f"lesson {n}", code, str(folder)) for n in range(5)])
+    lessons = [trivial(f"lesson {n}", code, str(folder)) for n in range(5)]
+    _, _, _, text = checked(lessons, at_a_time=3)
     seen = [int(line.split()[2]) for line in text.splitlines() if line.startswith("at once")]
-    assert len(seen) == 5 and max(seen) == gpu_run.AT_A_TIME
+    assert len(seen) == 5 and max(seen) == 3
 
 
 def test_parts_are_chosen_by_name(checked, capsys):
     every = [trivial("one", ""), trivial("other", "")]
-    assert [part["name"] for part in checked(every, [], ["--only", "other"])[1]["parts"]] == [
-        "other"
-    ]
+    _, record, *_ = checked(every, arguments=["--only", "other"])
+    assert [part["name"] for part in record["parts"]] == ["other"]
     with pytest.raises(SystemExit):
-        checked(every, [], ["--only", "neither"])
+        checked(every, arguments=["--only", "neither"])
     assert "--only 'neither': no part has such a name; next: " in capsys.readouterr().err
 
 
@@ -265,34 +269,33 @@ def wait(condition, seconds=20):
 
 
 def test_the_parts_are_what_they_say():
-    every = parts.ALONE + parts.LESSONS
+    every = [part for stage in parts.STAGES for part in stage.parts]
     assert len({part.name for part in every}) == len(every)
-    assert len(parts.LESSONS) == 15 * len(parts.RANKS)
     for part in every:
         script = next(word for word in part.arguments if not word.startswith("-"))
         assert script in ("pytest", "refgf.doctor", "mpi4py") or (ROOT / script).is_file(), part
-    # and the lessons have a minute even if all the others take their whole time
-    assert sum(part.limit_s for part in parts.ALONE) <= gpu_run.LIMIT_S - 60
-    assert gpu_run.LIMIT_S + 2 * perform.PATIENCE_S < 600
+    # and the last part of each stage that fails has its patience, too
+    ends_s = [stage.limit_s + 2 * perform.PATIENCE_S for stage in parts.STAGES]
+    assert sum(stage.limit_s for stage in parts.STAGES) <= 9 * 60 and sum(ends_s) < 600
 
 
 def test_networks_and_precisions_are_those_of_the_benchmark():
     from tests.gpu.speed_networks import CASES, PRECISIONS
 
-    assert set(CASES) == set(parts.NETWORKS) and tuple(PRECISIONS) == parts.PRECISIONS
+    assert set(CASES) == set(parts.NETWORKS) and set(PRECISIONS) == set(parts.PRECISIONS)
 
 
 @needs_mpiexec
 @needs_a_compiler
-@pytest.mark.parametrize("name", ["doctor", "lesson 01 on 1 rank", "lesson 01 on 2 ranks"])
+@pytest.mark.parametrize("name", ["doctor", "lesson 01", "the ring's bits on 2 ranks"])
 def test_a_real_part_on_the_stand_in(checked, monkeypatch, name):
     """The command starts, finds CuPy and runs to its end."""
     shims = str(AS_CUPY)
     for variable in clean_environment().keys() ^ os.environ.keys():
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PYTHONPATH", f"{shims}{os.pathsep}{clean_environment()['PYTHONPATH']}")
-    (part,) = [part for part in parts.ALONE + parts.LESSONS if part.name == name]
-    code, record, _, text = checked([part], [], ["--mpiexec", mpiexec()])
+    (part,) = [part for stage in parts.STAGES for part in stage.parts if part.name == name]
+    code, record, _, text = checked([part], arguments=["--mpiexec", mpiexec()])
     assert code == 0, text
-    assert "14.0.0+standin" in text or name == "doctor"
+    assert "14.0.0+standin" in text or name != "lesson 01"
     assert record["parts"][0]["outcome"] == "ok"

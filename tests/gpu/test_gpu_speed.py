@@ -78,7 +78,8 @@ assert len(rows) == 1 and rows[0]["name"] == "1 MiB: ring, staged over MPI, stag
 @needs_a_compiler
 @pytest.mark.parametrize("wrong", [False, True])
 def test_allreduce(wrong):
-    environment = {"PYTHONPATH": STAND_IN, "REFGF_CUDA_AWARE": "0"}
+    path = os.pathsep.join([STAND_IN, os.environ.get("PYTHONPATH", "")])
+    environment = {"PYTHONPATH": path, "REFGF_CUDA_AWARE": "0"}
     job = run_job(2, ALLREDUCE.format(wrong=wrong), env=environment)
     assert (job.code != 0) == wrong, job.text
     assert ("in each of the 1003 elements, the sum of 1 to p; next: " in job.text) == wrong
