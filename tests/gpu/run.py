@@ -42,9 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--mpiexec", default="mpiexec")
     parser.add_argument("--only", default="", help="only parts whose name contains this")
     options = parser.parse_args(arguments)
+    os.environ.update(MPI_ENVIRONMENT | os.environ)
     unpacked = tempfile.TemporaryDirectory(prefix="refgf-gpu-")
     taken = usable.prepare(ROOT / "wheels", Path(unpacked.name))
-    os.environ.update(MPI_ENVIRONMENT | os.environ)
     if missing := usable.why_no_gpu():
         print(
             f"gpu-check: got no GPU ({missing}); wanted CuPy and a GPU that it sees; "

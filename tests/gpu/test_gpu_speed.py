@@ -64,6 +64,14 @@ def test_kernels(cupy):
     assert len(rows) == 9 + 7 and all(judge.written(row) for row in rows)
 
 
+def test_csc_on_nccl(where, monkeypatch, capsys):
+    nccl = pytest.importorskip("tests.gpu.nccl")  # needs PyTorch
+    backend = "nccl" if where == "cuda" else "gloo"
+    assert nccl.main(where, backend) == 0 and "the same chunks in" in capsys.readouterr().out
+    monkeypatch.setattr(nccl, "LARGEST", -1)
+    assert nccl.main(where, backend) == 1
+
+
 ALLREDUCE = """
 from tests.gpu import speed_allreduce
 from mpi4py import MPI
