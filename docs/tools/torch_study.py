@@ -36,6 +36,12 @@ PAGE = ROOT / "docs" / "torch.md"
 BEGIN, END = "<!-- study: written by docs/tools/torch_study.py -->", "<!-- end of study -->"
 SEEDS, RANKS = 5, 2
 RATES, NODES, REAL_MBIT = (1, 10), (4, 8), 400
+TIMED = (
+    "Times: the tensors of ResNet-18 (11.7 million parameters), emulated clusters, a rank a node; "
+    f"computing is slept, {1e3 * COMPUTE_S:.0f} ms a step as on a V100 (a batch of 64, from "
+    "ResNet-50's by flops). Casts, packing and choosing run on this machine's cores, so they weigh "
+    "more than on a GPU. PowerSGD has one bucket, since gloo needs that, and so no overlap.",
+)
 POINTS = 1  # of accuracy, in percent: what counts as no loss
 
 
@@ -74,6 +80,7 @@ def trainings(rank: int, stop_s: float, path: str) -> None:
 
 def times(path: Path) -> None:
     """Every cluster in turn, K times slower than it says, so that links carry REAL_RATE."""
+    benchmark.begin()
     runs, program = {}, ROOT / "docs" / "tools" / "torch_times.py"
     for gbit in RATES:
         for nodes in NODES:
@@ -190,6 +197,7 @@ def about(data: dict[str, Any]) -> list[str]:
         "the transformer predicts characters of Python's documentation, with AdamW and so with "
         f'`form="none"`. Warm-up: an epoch dense, one at 25 %; *{AT_ONCE.strip(", ")}*: without. '
         f"PyTorch {trained['machine']['torch'].split('+')[0]}, gloo.",
+        *(TIMED if "times" in data else ()),
         "",
     ]
 

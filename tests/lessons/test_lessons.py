@@ -147,6 +147,12 @@ def test_stale_figures_are_listed():
     for script, about in peers.items():
         if about["measured_with"] != record.code_hash(ROOT / "tests" / "speed" / f"{script}.py"):
             stale.append(f"peers ({script}: make peers, then run.py --publish)")
+    study = ROOT / "figures" / "torch.json"
+    parts = json.loads(study.read_text()) if study.exists() else {}
+    for part, program in (("training", "torch_training"), ("times", "torch_times")):
+        code = ROOT / "docs" / "tools" / f"{program}.py"
+        if part in parts and parts[part]["measured_with"] != record.code_hash(code):
+            stale.append(f"torch ({part}: docs/tools/torch_study.py)")
     if stale:
         warnings.warn(f"stale figures: {', '.join(stale)}; next: make figures", stacklevel=1)
 
