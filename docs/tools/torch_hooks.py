@@ -61,12 +61,13 @@ def attach(
         start = epoch if warm else 1
         model.register_comm_hook(None, TopK(float(word[1]), start))
     elif name.startswith("CSC"):
-        plain = isinstance(optimizer, torch.optim.SGD)
+        plain, percent = isinstance(optimizer, torch.optim.SGD), float(word[1])
+        percents = tuple(max(each, percent) for each in WARM)
         return GradientFlow(
             model,
             optimizer,
-            density=float(word[1]),
-            warmup=Warmup(WARM, epoch) if warm and not name.endswith(AT_ONCE) else None,
+            density=percent,
+            warmup=Warmup(percents, epoch) if warm and not name.endswith(AT_ONCE) else None,
             form="dgc" if plain else "none",
             wire=torch.float16 if name.endswith("float16") else None,
             chunks=Chunks(chunk),
