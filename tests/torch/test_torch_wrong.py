@@ -14,13 +14,11 @@ from refgf.torch import Chunks, GradientFlow, Warmup  # noqa: E402
 from tests.support.gloo import on_gloo  # noqa: E402
 from tests.torch.test_torch_flow import Prescribed, gradients  # noqa: E402
 
+OWN_SGD = type("OwnSGD", (torch.optim.SGD,), {})  # LARS and others are made like this
+
 
 def sgd(parameters, **options):
     return torch.optim.SGD(parameters, **{"lr": 0.1, "momentum": 0.9} | options)
-
-
-class OwnSGD(torch.optim.SGD):
-    """LARS and others are made like this."""
 
 
 def made(optimizer_of=sgd, network=None, ddp=None, **options):
@@ -57,14 +55,12 @@ def group_added(model, optimizer, flow):
     optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))]})
 
 
-def frozen_later(model, optimizer, flow):
-    model.module.p[1].requires_grad_(False)
-
-
-def unfrozen(rank):
+def changed(rank, trained):
+    """A parameter is frozen after GradientFlow was made, or no longer."""
     network = Prescribed()
-    network.p[1].requires_grad_(False)
-    trains(rank, made(network=network), lambda m, o, f: m.module.p[1].requires_grad_(True))
+    network.p[1].requires_grad_(trained)
+    of = made(network=network, ddp={"find_unused_parameters": True})
+    trains(rank, of, lambda m, o, f: m.module.p[1].requires_grad_(not trained))
 
 
 def two_backwards(rank):
@@ -194,7 +190,7 @@ WRONG = {
     "Adam, dgc": adam("dgc"),
     "Adam, dgc_masked": adam("dgc_masked"),
     "Adam, history": adam("history"),
-    "a subclass of SGD": lambda rank: made(lambda p: OwnSGD(p, 0.1)),
+    "a subclass of SGD": lambda rank: made(lambda p: OWN_SGD(p, 0.1)),
     "nesterov": lambda rank: made(lambda p: sgd(p, nesterov=True)),
     "dampening": lambda rank: made(lambda p: sgd(p, dampening=0.1), form="history"),
     "maximize": lambda rank: made(lambda p: sgd(p, maximize=True)),
@@ -225,10 +221,8 @@ WRONG = {
     "a cycle of momentum": lambda rank: trains(rank, made(), one_cycle),
     "optimiser loaded later": lambda rank: trains(rank, made(), loaded_later),
     "a group added": lambda rank: trains(rank, made(), group_added),
-    "frozen later": lambda rank: trains(
-        rank, made(ddp={"find_unused_parameters": True}), frozen_later
-    ),
-    "unfrozen later": unfrozen,
+    "frozen later": lambda rank: changed(rank, trained=True),
+    "unfrozen later": lambda rank: changed(rank, trained=False),
     "two backwards": two_backwards,
     "two steps": two_steps,
     "another optimizer": another_optimizer,
