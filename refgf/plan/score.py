@@ -207,7 +207,8 @@ def text(found: dict[str, Any], every: bool = False) -> str:
     lines = [
         f"{found['predictor']}: {total} published steps of {found['sources']} sources "
         "(refgf/plan/published).",
-        "Half of the series, chosen by a hash of their names, calibrate nothing: held out.",
+        "Half of the families (a source's network on one kind of node), chosen by a hash of their",
+        "names, calibrate nothing: held out.",
     ]
     titles = {"held_out": "Held out", "calibrates": "The half that calibrates plan"}
     for half, title in titles.items():

@@ -10,9 +10,9 @@
         rates, efficiencies       {devices: samples/s of all, or T(1) / T(p)}: what was measured
     table, method                 of refgf/papers/scaling/tables, where the numbers stand
 
-Numbers were read in stored copies of these texts; none is from memory. Half of the series, chosen
-by a hash of their names, calibrate nothing (`held_out`). All numbers of devices of a series are
-in the same half, because they share what no input explains.
+Numbers were read in stored copies of these texts; none is from memory. Half of the families, chosen
+by a hash of their names, calibrate nothing (`held_out`). A family is a network on one kind of node
+in one source: its numbers of devices, precisions and memories share what no input explains.
 """
 
 import tomllib
@@ -77,7 +77,12 @@ class ScalingRow:
     @property
     def held_out(self) -> bool:
         """Never used to calibrate anything."""
-        return sha256(self.series.encode()).digest()[0] % 2 == 0
+        return sha256(self.family.encode()).digest()[0] % 2 == 0
+
+    @property
+    def family(self) -> str:
+        """All of one source on one kind of node: other batches or memory are near copies."""
+        return f"{self.source}, {self.network}, {self.node}"
 
     @property
     def kind(self) -> str:
