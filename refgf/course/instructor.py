@@ -55,13 +55,13 @@ of its calls, never the results that are wanted, nor the seed.
 
 On Linux the kernel keeps it from all else: other files, the network, other processes. As root it
 becomes another user. It uses namespaces where they are allowed, and Landlock and seccomp, which
-work inside containers, too. Where these are missing (macOS; Linux before 5.13 in a container that
-allows no namespaces), the autograder prints that marks are not safe, and what a file could do.
+work inside containers, too. Without namespaces it can ask for a file's size and time (stat), not
+for its contents. Where these are missing (macOS; Linux before 5.13 in a container that allows no
+namespaces), the autograder prints that marks are not safe, and what a file could do.
 
 Messages go through the judge, which matches, counts and delivers them. So no file behind this wall
 can make up what it sent, or take another rank's numbers. It can switch off the checks of its own
-arrays, such as that none changes between Isend and Wait: then it gets the marks of a file that
-sends copies.
+arrays (no change before Wait): then it gets the marks of a file that sends copies.
 
 Not secret: the hidden cases that an exercise is called with, from the file that solves it. It can
 tell nobody, but for right or wrong in each part. The functions that judge are the oracle's

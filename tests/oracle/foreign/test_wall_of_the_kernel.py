@@ -215,6 +215,28 @@ def test_a_working_folder_takes_no_modules_place(tmp_path):
             assert "RAN FROM" not in ended.stdout + ended.stderr
 
 
+@pytest.mark.parametrize(
+    "machine, lacks",
+    [
+        ("sys.platform = 'darwin'", {"files", "network", "processes"}),
+        ("kernel.MACHINES.clear()", {"network", "processes"}),  # as on riscv64: no table of calls
+    ],
+)
+def test_a_wall_of_another_machine_claims_no_more_than_it_has(machine, lacks):
+    program = f"""
+import sys
+from refgf.oracle.foreign import kernel, view, wall
+spec = view.closed(5, 1 << 32)
+{machine}
+print(*wall.enter(spec))
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT
+    )
+    missing = set() if has_landlock() else {"files"}
+    assert set(ended.stdout.split()) == lacks | missing, ended.stdout + ended.stderr
+
+
 def test_what_a_machine_lacks_is_said():
     assert unsafe(set(), "marks are") == ""
     said = unsafe({"files", "network"}, "marks are")
