@@ -60,6 +60,7 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
 
 import refgf.launch  # noqa: F401  before MPI starts
 
+from collections.abc import Iterator
 import numpy as np
 
 import kit
@@ -120,9 +121,10 @@ def step(comm, w: np.ndarray, x: np.ndarray, y: np.ndarray, rate: float) -> None
 # ---- the lesson ----
 
 
-def measure(run: kit.Run) -> dict:
+def measure(run: kit.Run) -> Iterator[dict]:
     training.check(run, mean_of_ranks)
-    return training.measure(run, sgd, step, gradient) | training.sends(run)
+    yield training.measure(run, sgd, step, gradient)
+    yield training.sends(run)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
 
 import refgf.launch  # noqa: F401  before MPI starts
 
+from collections.abc import Iterator
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -118,11 +119,11 @@ def timed_step(run: kit.Run, network, images, labels: np.ndarray) -> list[tuple]
 # ---- the lesson ----
 
 
-def measure(run: kit.Run) -> dict:
+def measure(run: kit.Run) -> Iterator[dict]:
     batch = ranks.few_images(run, 2 * run.size + 1)
     oracle.check_gradients(run)
-    layers = times.measure(run, timed_step)
-    return {"layers": layers, "ranks_against_one": ranks.compare_with_one(run, *batch)}
+    yield {"layers": times.measure(run, timed_step)}
+    yield {"ranks_against_one": ranks.compare_with_one(run, *batch)}
 
 
 if __name__ == "__main__":

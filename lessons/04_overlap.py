@@ -62,6 +62,7 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
 
 import refgf.launch  # noqa: F401  before MPI starts
 
+from collections.abc import Iterator
 import numpy as np
 
 import kit
@@ -122,12 +123,13 @@ class OverlappedExchange:
 # ---- the lesson ----
 
 
-def measure(run: kit.Run) -> dict:
+def measure(run: kit.Run) -> Iterator[dict]:
     oracle.check(run, OverlappedExchange)
     found, charts = (steps if run.regime.like else here).measure(run)
     gantt.save_trace(run, charts["overlapped"])
     bars = {kind: [gantt.bars(lanes) for lanes in chart] for kind, chart in charts.items()}
-    return found | {"charts": bars, "progress": message_progress.measure(run)}
+    yield found | {"charts": bars}
+    yield {"progress": message_progress.measure(run)}
 
 
 if __name__ == "__main__":

@@ -61,6 +61,7 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
 
 import refgf.launch  # noqa: F401  before MPI starts
 
+from collections.abc import Iterator
 import numpy as np
 
 import kit
@@ -110,18 +111,15 @@ def half_allreduce(run: kit.Run, gradients, scale: float, algorithm=ring.allredu
 # ---- the lesson ----
 
 
-def measure(run: kit.Run) -> dict:
+def measure(run: kit.Run) -> Iterator[dict]:
     train, held_out = images.load(run)
     gradients = loss_scales.real_gradients(run, train)
     oracle.check(run, gradients, half_allreduce)
-    return {
-        "times": times.measure(run, train),
-        "rounding": rounding.errors(run),
-        "overflow": rounding.overflow(run),
-        "noise": rounding.noise(run, train),
-        "scales": loss_scales.lost(run, gradients[run.rank]),
-        "learning": loss_scales.learn(run, train, held_out),
-    }
+    yield {"times": times.measure(run, train)}
+    yield {"rounding": rounding.errors(run), "overflow": rounding.overflow(run)}
+    yield {"noise": rounding.noise(run, train)}
+    yield {"scales": loss_scales.lost(run, gradients[run.rank])}
+    yield {"learning": loss_scales.learn(run, train, held_out)}
 
 
 if __name__ == "__main__":

@@ -71,6 +71,7 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
 
 import refgf.launch  # noqa: F401  before MPI starts
 
+from collections.abc import Iterator
 import numpy as np
 
 import kit
@@ -129,17 +130,18 @@ def one_step(exchange: CSC, model: Replica, gradients, rate: float) -> None:
 # ---- the lesson ----
 
 
-def measure(run: kit.Run) -> dict:
+def measure(run: kit.Run) -> Iterator[dict]:
     trials.require_density(run, study.EPOCHS)
     data = train, _ = images.load(run)
     oracle.check(run, exchange_of, one_step)
-    result = {"forms": forms.show(run), "chosen": learning.watch(run, train)}
+    yield {"forms": forms.show(run)}
+    yield {"chosen": (chosen := learning.watch(run, train))}
     if run.regime.like:
-        result["times"] = times.sweep(run, result["chosen"]["norms"])
-        result["small"] = times.small(run, train)
+        yield {"times": times.sweep(run, chosen["norms"])}
+        yield {"small": times.small(run, train)}
     else:
-        result["here"] = here.measure(run, train)
-    return result | {"study": study.compare(run, data)}
+        yield {"here": here.measure(run, train)}
+    yield {"study": study.compare(run, data)}
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
 
 import refgf.launch  # noqa: F401  before MPI starts
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -126,8 +127,8 @@ def stacks(run: kit.Run, theta: float, csc: CSCSettings) -> dict[str, dict]:
 # ---- the lesson ----
 
 
-def measure(run: kit.Run) -> dict:
-    return scenes.measure(run, stacks)
+def measure(run: kit.Run) -> Iterator[dict]:
+    yield from scenes.measure(run, stacks)
 
 
 if __name__ == "__main__":

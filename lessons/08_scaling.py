@@ -56,6 +56,7 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
 
 import refgf.launch  # noqa: F401  before MPI starts
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,17 +116,17 @@ def predict(system: System, x: points.StepInputs) -> float:
 # ---- the lesson ----
 
 
-def measure(run: kit.Run) -> dict:
+def measure(run: kit.Run) -> Iterator[dict]:
     machine = run.options.machine and machine_file.given(run.options.machine)
     oracle.check(run)
     real, theta = run.regime.like is None, run.options.theta
     systems = stack((THETA_HERE if real else THETA) if theta is None else theta)
     if real:
-        measured = {"here": here.measure(run, systems)}
+        yield {"here": here.measure(run, systems)}
     else:
-        measured = {"points": points.measure(run, systems, predict)}
-    measured |= run.on_rank_0(lambda: {"models": models.compare(run)}) or {}
-    return measured | (run.on_rank_0(lambda: far.past_the_points(run, machine)) or {})
+        yield {"points": points.measure(run, systems, predict)}
+    yield run.on_rank_0(lambda: {"models": models.compare(run)}) or {}
+    yield run.on_rank_0(lambda: far.past_the_points(run, machine)) or {}
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
 
 import refgf.launch  # noqa: F401  before MPI starts
 
+from collections.abc import Iterator
 import numpy as np
 
 import kit
@@ -122,10 +123,11 @@ class Exchange:
 # ---- the lesson ----
 
 
-def measure(run: kit.Run) -> dict:
+def measure(run: kit.Run) -> Iterator[dict]:
     oracle.check(run)
-    found = steps.measure(run, Exchange) | {"training": training.compare(run)}
-    return found | {"curves": run.on_rank_0(lambda: curves.predict(run)) or {}}
+    yield steps.measure(run, Exchange)
+    yield {"training": training.compare(run)}
+    yield {"curves": run.on_rank_0(lambda: curves.predict(run)) or {}}
 
 
 if __name__ == "__main__":

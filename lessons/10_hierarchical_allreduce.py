@@ -66,6 +66,7 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
 
 import refgf.launch  # noqa: F401  before MPI starts
 
+from collections.abc import Iterator
 import numpy as np
 
 import kit
@@ -122,12 +123,12 @@ def candidates(nodes: list[list[int]]) -> dict:
 # ---- the lesson ----
 
 
-def measure(run: kit.Run) -> dict:
+def measure(run: kit.Run) -> Iterator[dict]:
     nodes = placement.nodes(run)
     algorithms = candidates(nodes)
     oracle.check(run, algorithms)
-    counted = {"counted_by_formula": steps.show(run, nodes, algorithms)}
-    return times.measure(run, nodes, algorithms) | counted
+    yield {"counted_by_formula": steps.show(run, nodes, algorithms)}
+    yield times.measure(run, nodes, algorithms)
 
 
 if __name__ == "__main__":

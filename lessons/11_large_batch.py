@@ -51,6 +51,7 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
 
 import refgf.launch  # noqa: F401  before MPI starts
 
+from collections.abc import Iterator
 import numpy as np
 
 import kit
@@ -121,12 +122,12 @@ def large_step(model, micro_batches, batch: int, rate: float) -> float:
 # ---- the lesson ----
 
 
-def measure(run: kit.Run) -> dict:
+def measure(run: kit.Run) -> Iterator[dict]:
     train, _ = training.images_of(run, 0)
     run.say(train.note)
     oracle.check(run, train, large_step)
-    norms = lars_norms.time_steps(run)
-    return {"norms": norms, "trained": comparison.compare(run, train, learning_rate, large_step)}
+    yield {"norms": lars_norms.time_steps(run)}
+    yield {"trained": comparison.compare(run, train, learning_rate, large_step)}
 
 
 if __name__ == "__main__":

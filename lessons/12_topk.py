@@ -58,6 +58,7 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
 
 import refgf.launch  # noqa: F401  before MPI starts
 
+from collections.abc import Iterator
 import numpy as np
 
 import kit
@@ -111,17 +112,15 @@ def exchanges(run: kit.Run, nodes: list[list[int]], n: int, percent: float) -> t
 # ---- the lesson ----
 
 
-def measure(run: kit.Run) -> dict:
+def measure(run: kit.Run) -> Iterator[dict]:
     train, held_out = images.load(run)
     nodes = placement.equal_nodes(run)
     oracle.check(run, nodes, exchanges)
     n = exchange.elements(run, train)
-    return {
-        "choice": choice.measure(run, n),
-        "exchange": exchange.measure(run, nodes, n),
-        "traffic": traffic.against_ranks(run, n, len(nodes[0])),
-        "learning": learning.measure(run, train, held_out),
-    }
+    yield {"choice": choice.measure(run, n)}
+    yield {"exchange": exchange.measure(run, nodes, n)}
+    yield {"traffic": traffic.against_ranks(run, n, len(nodes[0]))}
+    yield {"learning": learning.measure(run, train, held_out)}
 
 
 if __name__ == "__main__":

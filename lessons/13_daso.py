@@ -61,6 +61,7 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
 
 import refgf.launch  # noqa: F401  before MPI starts
 
+from collections.abc import Iterator
 import numpy as np
 
 import kit
@@ -113,18 +114,16 @@ def predicted_s(terms: dict[str, float], phase: Phase) -> float:
 # ---- the lesson ----
 
 
-def measure(run: kit.Run) -> dict:
+def measure(run: kit.Run) -> Iterator[dict]:
     train, held_out = images.load(run)
     nodes = placement.nodes(run, 2 if run.size % 2 == 0 else 1)
     plan.show(run, nodes, Phase(4))
     oracle.check(run, train, nodes)
-    return {
-        "nodes": nodes,
-        "times": times.measure(run, train, nodes, PHASES | run.quick({}, {}, ALSO), predicted_s),
-        "drift": learning.watch_drift(run, train, nodes),
-        "lost_updates": learning.lost_updates(run, train, nodes),
-        "accuracy": learning.compare_accuracy(run, train, held_out, nodes),
-    }
+    phases = PHASES | run.quick({}, {}, ALSO)
+    yield {"nodes": nodes, "times": times.measure(run, train, nodes, phases, predicted_s)}
+    yield {"drift": learning.watch_drift(run, train, nodes)}
+    yield {"lost_updates": learning.lost_updates(run, train, nodes)}
+    yield {"accuracy": learning.compare_accuracy(run, train, held_out, nodes)}
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
 
 import refgf.launch  # noqa: F401  before MPI starts
 
+from collections.abc import Iterator
 import contextlib
 
 import numpy as np
@@ -107,15 +108,15 @@ def predicted_s(n: int, p: int, shares: dict, cost_s: dict) -> float:
 # ---- the lesson ----
 
 
-def measure(run: kit.Run) -> dict:
+def measure(run: kit.Run) -> Iterator[dict]:
     with contextlib.ExitStack() as stack:
         place = levels.prepare(run, stack)
         oracle.check(run, place)
         bench = epochs.CacheBench(run, place, load, predicted_s)
-        found = bench.measure() | {"memory": node_memory.measure(run, place)}
-        found["training"] = training.compare(run, place)
+        yield bench.measure() | {"nodes": place.nodes, "samples": place.data.size}
+        yield {"memory": node_memory.measure(run, place)}
+        yield {"training": training.compare(run, place)}
         run.plain.Barrier()  # the serving rank receives no more requests
-    return found | {"nodes": place.nodes, "samples": place.data.size}
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
 
 import refgf.launch  # noqa: F401  before MPI starts
 
+from collections.abc import Iterator
 import numpy as np
 
 import kit
@@ -104,9 +105,10 @@ def show_kernel(run: kit.Run) -> None:
 # ---- the lesson ----
 
 
-def measure(run: kit.Run) -> dict:
+def measure(run: kit.Run) -> Iterator[dict]:
     found, layers = run.on_rank_0(lambda: model(run)) or ({}, None)
-    return found | {"composed": composed_steps.measure(run, layers, step_s)}
+    yield found
+    yield {"composed": composed_steps.measure(run, layers, step_s)}
 
 
 def model(run: kit.Run) -> tuple[dict, dict]:

@@ -4,7 +4,8 @@
     lesson.argument("--theta", ...)                 its own arguments
     lesson.main(measure, draw)
 
-    measure(run) -> dict      runs on every rank; rank 0's dict goes to results/NN_name.json
+    measure(run) -> dict      runs on every rank; rank 0's dict goes to results/NN_name.json.
+                              Or it yields a dict for each section: Ctrl-C loses one of them
     draw(result) -> figure    draws results/NN_name.png from that dict; `--plot` does only this,
                               without MPI
 

@@ -2,11 +2,13 @@
 
 import argparse
 import errno
+import inspect
 import json
 import os
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -220,15 +222,20 @@ class Lesson:
         wanting = run.others()
         run.looks.append(load.look())
         about, log = waiting.estimate(options), options.output / f"{self.name}.txt"
-        if said := waiting.in_words(about, log):
+        unfinished = log.with_suffix(".part")
+        if said := waiting.in_words(about, log, run.mine is not None):
             run.tell(f"{textwrap.fill(said, COLUMNS)}\n")
         if run.rank == 0:
             run.log = log.open("w")
         start_s = time.perf_counter()
         with waiting.Counter(run, about):
             found = measure(run)
-        if run.mine:
-            found["mine"] = run.mine.record() | {"series": self.reveal.yours.measure(run, found)}
+            if inspect.isgenerator(found):
+                found = kept(run, found, unfinished)
+            if run.mine:
+                run.section("Your functions")
+                series = self.reveal.yours.measure(run, found)
+                found["mine"] = run.mine.record() | {"series": series}
         wrong = rejected.of_all(run.plain)
         took_s = time.perf_counter() - start_s
         found["load"] = run.load([wanting, run.others()])
@@ -244,13 +251,8 @@ class Lesson:
         if os.environ.get("REFGF_TRACE_DIR"):
             run.comm.save(os.environ["REFGF_TRACE_DIR"], run.opaque)
         if run.rank == 0:
-            path = options.output / f"{self.name}.json"
-            unfinished = path.with_suffix(".part")  # a full disk must not cost the earlier numbers
-            try:
-                unfinished.write_text(json.dumps(result, indent=1) + "\n")
-                unfinished.replace(path)
-            except OSError as error:
-                raise ValueError(not_written(path, error)) from None
+            write(unfinished, result)  # a full disk must not cost the earlier numbers
+            unfinished.replace(log.with_suffix(".json"))
 
     def _record(self, run: Run, took_s: float) -> dict:
         """What the JSON says besides the measurements."""
@@ -299,7 +301,8 @@ class Lesson:
         elif not run.options.quick:
             run.tell("\n" + "\n".join(self.reveal.lines(result, decided)))
         for series in result.get("mine", {}).get("series", ()):
-            run.tell(textwrap.fill(mine.said(series), COLUMNS, subsequent_indent="    "))
+            said = mine.said(series, result["load"]["busy"])
+            run.tell(textwrap.fill(said, COLUMNS, subsequent_indent="    "))
         for sentence in result.get("rejected", ()):
             run.tell(textwrap.fill(f"WRONG: {sentence}", COLUMNS, subsequent_indent="    "))
         if run.options.quick:
@@ -339,12 +342,9 @@ class Lesson:
             foot.insert(0, link_probed(result["link_probed"]))
         figures = drawn if isinstance(drawn, dict) else {"": drawn}  # {"theta": figure, ...}
         if result.get("mine", {}).get("series"):
-            figures = figures | {"yours": mine.draw(result)}
-        wrong = result.get("mine", {}).get("wrong", ())
-        drawn = self.reveal.yours and self.reveal.yours.drawn in wrong
-        for name, figure in figures.items():
-            if "rejected" in result or drawn or (wrong and name == "yours"):
-                figure.suptitle(f"WRONG, the oracle rejects it. {figure.get_suptitle()}")
+            figures = mine.draw(result, figures)
+        for figure in figures.values() if "rejected" in result else ():
+            mine.call_wrong(figure)
         print()
         caveat = claims.caveat(result)
         for name, figure in figures.items():
@@ -361,6 +361,23 @@ class Lesson:
                 self.parser.error(not_written(file, error))
             print(f"figure: {file}")
         print(f"numbers: {path}")
+
+
+def kept(run: Run, parts: Iterator[dict], unfinished: Path) -> dict:
+    """All that `parts` yields; each part is in this file as soon as it is measured."""
+    found: dict = {}
+    for part in parts:
+        found |= part
+        if run.rank == 0:
+            write(unfinished, plain(found))
+    return found
+
+
+def write(path: Path, result: dict) -> None:
+    try:
+        path.write_text(json.dumps(result, indent=1) + "\n")
+    except OSError as error:
+        raise ValueError(not_written(path, error)) from None
 
 
 def not_written(path: Path, error: OSError) -> str:

@@ -45,12 +45,10 @@ class Yours:
 
     functions  {name: what it replaces or is compared with}
     measure    (run, result of the lesson) -> the series of `Mine.series`; on all ranks
-    drawn      the function that the lesson's own figure has a line of
     """
 
     functions: dict[str, str]
     measure: Callable
-    drawn: str = ""
 
     def in_words(self) -> str:
         return ", ".join(f"{name} ({what})" for name, what in self.functions.items())
@@ -98,7 +96,8 @@ class Mine:
         """Values at each x, of the student's functions (names, by spaces) and of the project's.
 
         x: (what it is, its texts). Values are numbers or timings, of `unit` (a key of UNITS).
-        more: unit; measured, what predictions are compared with; note, the end of the sentence
+        more: unit; measured, what predictions are compared with; note, the end of the sentence;
+        on, where the lesson's own figure shows the student's values (`on`)
         """
         label = self.label(*names.split())
         named = {"functions": names.replace(" ", ", "), "title": title, "label": label}
@@ -107,6 +106,14 @@ class Mine:
 
     def record(self) -> dict:
         return {"file": str(self.file), "functions": self.states, "wrong": self.wrong}
+
+
+def on(panel: int, x, y, figure: str = "", across: bool = False) -> dict:
+    """Where a panel of the lesson's own figure shows a student's values, in the panel's units.
+
+    figure: its name in what `draw` returns. y: numbers or timings; across: y is on the x axis
+    """
+    return {"figure": figure, "panel": panel, "x": list(x), "y": list(y), "across": across}
 
 
 class Limit:
@@ -234,7 +241,7 @@ def judged(run, file: Path, yours: Yours) -> dict[str, str]:
                 f"--mine: got wrong results; wanted the definition's:\n{said}\n"
                 "next: mend them, or measure them as they are: --wrong-anyway"
             )
-        run.tell(f"{said}\nMeasured all the same (--wrong-anyway): what follows is WRONG.")
+        run.tell(f"{said}\nMeasured all the same (--wrong-anyway), and called WRONG.")
     return states
 
 
@@ -247,28 +254,36 @@ def middle(value) -> float | None:
     return float(value) if isinstance(value, str) else value
 
 
-def said(series: dict) -> str:
-    """your allreduce: 1.02 times ours at 64 MiB, 14 messages, as predicted"""
+def said(series: dict, busy: bool = False) -> str:
+    """your allreduce: 1.02 times ours at 64 MiB, 14 messages, as predicted
+
+    busy: other programs took the cores, and times are not compared
+    """
     ours, yours = ([middle(value) for value in series[key]] for key in ("ours", "yours"))
     unit, note = UNITS[series["unit"]], series.get("note", "")
     start = f"your {series['functions']} ({lowered(series['title'])}): "
-    if "WRONG" in series["label"]:
+    if is_wrong(series):
         start = f"WRONG: {start}"
     pairs = list(zip(series["x"], ours, yours))
     if any(isinstance(value, dict) for value in series["yours"]):
         x, our, your = pairs[-1]
         factor = f"{your / our:.3g} times ours" if our else unit(your)
         noise = " (within noise)" * overlap(series["ours"][-1], series["yours"][-1])
-        return f"{start}{factor} at {x}{noise}{note and f', {note}'}"
+        text = "not compared, a busy machine" if busy else f"{factor} at {x}{noise}"
+        return f"{start}{text}{note and f', {note}'}"
     differ = [pair for pair in pairs if not alike(*pair[1:])]
     if not differ:
         text = f"as ours at {'both' if len(pairs) == 2 else f'all {len(pairs)}'} points"
-        text = "as ours" if len(pairs) == 1 else text
+        text = f"{shown(ours[0], unit)}, as ours" if len(set(ours)) == 1 else text
     else:
         x, our, your = differ[0]
-        text = f"not as ours at {len(differ)} of {len(pairs)} points, first at {x}: "
-        text += f"{shown(your, unit)}, ours {shown(our, unit)}"
+        text = f"not as ours at {len(differ)} of {len(pairs)} points, first at {series['xlabel']} "
+        text += f"{x}: {shown(your, unit)}, ours {shown(our, unit)}"
     return f"{start}{text}{note and f'; {note}'}"
+
+
+def is_wrong(series: dict) -> bool:
+    return "WRONG" in series["label"]
 
 
 def lowered(title: str) -> str:
@@ -287,11 +302,16 @@ def alike(one, other) -> bool:
     return same or abs(one - other) <= ALIKE * max(abs(one), abs(other))
 
 
-def draw(result: dict):
-    """A panel for each series: ours, yours, and what was measured where both are predictions."""
+def draw(result: dict, figures: dict) -> dict:
+    """The lesson's figures with the student's values in their panels, and "yours" with a panel for
+    each comparison. The title of a figure that shows a rejected function begins with WRONG.
+    """
     found = result["mine"]["series"]
+    placed = [(figures[each["on"]["figure"]], each) for each in found if "on" in each]
+    for figure, series in placed:
+        draw_on(figure.axes[series["on"]["panel"]], series)
     title = f"Lesson {result['lesson'][:2]}: your functions next to the project's"
-    columns = min(3, len(found))
+    columns = 2 if len(found) in (2, 4) else min(3, len(found))
     rows = -(-len(found) // columns)
     size = max(axes.WIDTH_INCHES * 0.6, 4.6 * columns), 1 + 3.6 * rows
     figure, panels = axes.frame(title, rows, columns, size)
@@ -299,7 +319,33 @@ def draw(result: dict):
         draw_series(panel, series)
     for panel in panels[len(found) :]:
         panel.set_axis_off()
-    return axes.finish(figure, *panels[: len(found)], below=TIMES)
+    axes.finish(figure, *panels[: len(found)], below=TIMES)
+    placed += [(figure, each) for each in found]
+    for figure_of, each in placed:
+        if is_wrong(each):
+            call_wrong(figure_of)
+    return figures | {"yours": figure}
+
+
+def call_wrong(figure) -> None:
+    """Begin its title with WRONG, once."""
+    if not figure.get_suptitle().startswith("WRONG"):
+        figure.suptitle(f"WRONG, the oracle rejects it. {figure.get_suptitle()}")
+
+
+def draw_on(axis, series: dict) -> None:
+    """The student's values over the project's, in a panel of the lesson's own figure."""
+    on, label = series["on"], f"your {series['functions']}{', WRONG' * is_wrong(series)}"
+    style = {"color": YOUR_COLOUR, "marker": "X", "ms": 8, "ls": "none", "label": label}
+    if isinstance(on["y"][0], dict):
+        axes.points(axis, on["x"], on["y"], across=on["across"], zorder=5, **style)
+    else:
+        both = (on["y"], on["x"]) if on["across"] else (on["x"], on["y"])
+        axis.plot(*both, zorder=5, **style)
+    entries = axes.in_order(axis)
+    if not axis.get_legend():  # its figure has one for all panels
+        entries = [[entry[-1]] for entry in axis.get_legend_handles_labels()]
+    axis.legend(*entries, fontsize=axes.TEXT_POINTS)
 
 
 def draw_series(axis, series: dict) -> None:

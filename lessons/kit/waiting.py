@@ -5,7 +5,7 @@
         ...
 
 Nothing of the counter goes into a pipe. All tables go to results/NN_name.txt as they come, with -v
-and without: Ctrl-C then loses one section.
+and without, and the numbers of each section to NN_name.part: Ctrl-C then loses one section.
 """
 
 import json
@@ -40,11 +40,13 @@ def estimate(options) -> tuple[float, str] | None:
     return None
 
 
-def in_words(about: tuple[float, str] | None, log: Path) -> str:
+def in_words(about: tuple[float, str] | None, log: Path, mine: bool = False) -> str:
     """The sentence before a long run; "" before a short one, and where nothing is known."""
     if about is None or about[0] < LONG_S:
         return ""
-    return f"This takes about {about[0]:.0f} s, {about[1]}. Tables as they come: {log}"
+    more = ", longer with your functions" * mine
+    said = f"This takes about {about[0]:.0f} s, {about[1]}{more}. Tables as they come: {log}"
+    return f"{said}; numbers of each section that has ended: {log.stem}.part"
 
 
 def on_terminal(proc: Path = Path("/proc")) -> bool:

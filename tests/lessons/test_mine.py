@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kit
-from kit import mine, rejected
+from kit import axes, mine, rejected
 from kit.record import plain
 from kit.run import Run
 from refgf.machine import threads
@@ -129,7 +129,9 @@ def test_right_and_wrong_functions_are_measured(number, tmp_path, monkeypatch):
 
     result = json.loads(json.dumps(plain(threads.run(2, measured)[0])))
     require_wrong(number, result)
-    assert mine.draw({"lesson": lesson.name, "mine": result}).axes
+    figures = {name: axes.frame(name, 1, 2)[0] for name in ("", "rounding", "roofline")}
+    drawn = mine.draw({"lesson": lesson.name, "mine": result}, figures)
+    assert drawn["yours"].axes and drawn["yours"].get_suptitle().startswith("WRONG")
 
 
 def run(number, folder, file, *arguments):
@@ -217,14 +219,34 @@ def test_the_sentence_on_a_series():
     assert mine.said(series([1, 2], [1, 2])) == "your f (seconds): as ours at both points"
     said = mine.said(series([1, 2], [1, 3], unit="s", label="yours, WRONG"))
     assert said == (
-        "WRONG: your f (seconds): not as ours at 1 of 2 points, first at b: 3 s, ours 2 s"
+        "WRONG: your f (seconds): not as ours at 1 of 2 points, first at p b: 3 s, ours 2 s"
     )
+    assert mine.said(series([0, 0], [0, 0])) == "your f (seconds): 0, as ours"
     timing = {"median_s": 2.0, "low_s": 1.9, "high_s": 2.1}
     slower = {"median_s": 3.0, "low_s": 2.9, "high_s": 3.1}
     note = "14 messages, as predicted"
     said = mine.said(series([timing] * 2, [timing, slower], note=note))
     assert said == f"your f (seconds): 1.5 times ours at b, {note}"
     assert "(within noise)" in mine.said(series([timing] * 2, [timing, timing]))
+    busy = mine.said(series([timing] * 2, [timing, slower], note=note), busy=True)
+    assert busy == f"your f (seconds): not compared, a busy machine, {note}"
+
+
+def test_a_panel_of_the_lesson_shows_the_student_s_values():
+    """In a colour of their own and with a name in the legend; WRONG stands in that title alone."""
+    timing = {"median_s": 2.0, "low_s": 1.9, "high_s": 2.1}
+    found = [
+        series([1, 1], [2, 2], on=mine.on(1, [3], [timing]), label="yours, WRONG"),
+        series([1, 1], [2, 2], on=mine.on(0, [3], [7.0], "other", across=True)),
+    ]
+    figures = {name: axes.frame("A title", 1, 2)[0] for name in ("", "other")}
+    drawn = mine.draw({"lesson": "01", "mine": {"series": found}}, figures)
+    starts = {name: figure.get_suptitle().split(",")[0] for name, figure in drawn.items()}
+    assert starts == {"": "WRONG", "other": "A title", "yours": "WRONG"}
+    (point,) = drawn["other"].axes[0].lines
+    assert (point.get_xdata(), point.get_ydata()) == ([7.0], [3])
+    legend = drawn[""].axes[1].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["your f, WRONG"]
 
 
 def test_a_sentence_keeps_the_case_of_a_name():

@@ -10,9 +10,11 @@ import threading
 from argparse import Namespace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kit import waiting
+from kit.lesson import kept
 from kit.waiting import ERASE, estimate, in_words, on_terminal
 from tests.support.jobs import run_job
 
@@ -42,7 +44,23 @@ def test_the_sentence_before():
     log = Path("results/03.txt")
     assert in_words((9.0, "as the last run here"), log) == in_words(None, log) == ""
     said = in_words((82.4, "as the last run here"), log)
-    assert said == f"This takes about 82 s, as the last run here. Tables as they come: {log}"
+    assert said == (
+        f"This takes about 82 s, as the last run here. Tables as they come: {log}; "
+        "numbers of each section that has ended: 03.part"
+    )
+    assert "longer with your functions" in in_words((82.4, ""), log, mine=True)
+
+
+def test_ctrl_c_loses_one_section(tmp_path):
+    def measure():
+        yield {"first": np.float64(1.0)}
+        yield {"second": float("inf")}
+        raise KeyboardInterrupt
+
+    path = tmp_path / "03.part"
+    with pytest.raises(KeyboardInterrupt):
+        kept(Namespace(rank=0), measure(), path)
+    assert json.loads(path.read_text()) == {"first": 1.0, "second": "inf"}
 
 
 def test_the_counter_leaves_the_titles(monkeypatch):

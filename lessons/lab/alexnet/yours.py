@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 import kit
-from kit.mine import Yours
+from kit.mine import Yours, on
 from refgf.nn.conv import Convolution, Filters
 from refgf.nn.workspace import Workspace
 
@@ -37,7 +37,9 @@ def of_rank_0(run: kit.Run, found: dict) -> list[dict]:
         made = [ready(*halves) for ready in mine.pair("ready_order")]
         at = "layer, as it is ready", [rows[i]["name"] for i, _ in made[0]]
         both, title = ([t for _, t in each] for each in made), "Weight gradients are ready"
-        series.append(mine.series("ready_order", title, at, *both, unit="s"))
+        sent = np.cumsum([4e-6 * rows[i]["parameters"] for i, _ in made[1]])
+        place = on(1, [1e3 * t for _, t in made[1]], sent)
+        series.append(mine.series("ready_order", title, at, *both, unit="s", on=place))
     return series
 
 

@@ -5,7 +5,7 @@ import statistics
 import numpy as np
 
 import kit
-from kit.mine import Yours
+from kit.mine import Yours, on
 
 SPEEDUPS = 1.5, 2, 4, 8, 16, 1000
 
@@ -31,7 +31,7 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
     costs_s = costs["memory"], costs["store"]
     if "epoch_seconds" in mine:
         rows = found["sweep"]
-        both = (
+        ours, yours = (
             [
                 predict(
                     n, run.size, len(nodes), 1000, row["share"] * 1000 * n / len(nodes), *costs_s
@@ -40,10 +40,12 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
             ]
             for predict in mine.pair("epoch_seconds")
         )
+        gains = [yours[0] / t for t in yours]
         at = "memory holds", [f"{100 * row['share']:.0f} %" for row in rows]
         measured = [statistics.median(row["store"]["seconds"]) for row in rows]
-        title, more = "Later epochs", {"unit": "s", "measured": measured}
-        series.append(mine.series("epoch_seconds", title, at, *both, **more))
+        place = on(1, [100 * row["share"] for row in rows], gains)
+        title, more = "Later epochs", {"unit": "s", "measured": measured, "on": place}
+        series.append(mine.series("epoch_seconds", title, at, ours, yours, **more))
     if "share_needed" in mine:
         both = (
             [share and 100 * share for share in (need(s, *costs_s) for s in SPEEDUPS)]

@@ -1,5 +1,6 @@
 """Lesson 03 with --mine: your calls in a real step, in a training, and your prediction."""
 
+from dataclasses import asdict
 from functools import partial
 
 import numpy as np
@@ -7,8 +8,11 @@ import numpy as np
 import kit
 from kit import gathered, images, virtual
 from kit.experiment import in_turn
-from kit.mine import Yours
+from kit.mine import Yours, on
+from kit.rows import scaled
 from lab.lazy import grouped_steps
+from lab.lazy.picture import place
+from lab.lazy.steps import FINE
 from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.exchange.lazy import Call
@@ -53,8 +57,12 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
         calls = [[make(sizes, t) for t in thetas] for make in (lazy_calls, mine["lazy_calls"])]
         counts = ([len(each) for each in made] for made in calls)
         series.append(mine.series("lazy_calls", "Calls in a step", at, *counts))
-        title = "Step without overlap"
-        series.append(mine.series("lazy_calls", title, at, *timed(run, bench, calls), unit="s"))
+        ours, yours = timed(run, bench, calls)
+        title, more = "Step without overlap", {"unit": "s"}
+        if emulated:
+            shown = [scaled(asdict(timing), 1e3 / run.regime.dilation) for timing in yours]
+            more["on"] = on(0, [place(theta, FINE) for theta in thetas], shown)
+        series.append(mine.series("lazy_calls", title, at, ours, yours, **more))
     if "step_seconds" in mine:
         line, calls = grouped_steps.costs(run, bench).call, [lazy_calls(sizes, t) for t in thetas]
         both = (

@@ -1,15 +1,18 @@
 """Lesson 09 with --mine: your greedy groups in a real step, your timeline, your search."""
 
+from dataclasses import asdict
 from functools import partial
 from itertools import accumulate
 
 import kit
 from kit.experiment import in_turn
-from kit.mine import Yours
+from kit.mine import Yours, on
+from kit.rows import scaled
 from kit.words import count
 from lab.lazy import grouped_steps
 from lab.lazy.yours import YourCalls
 from lab.merge import here
+from lab.merge.steps import GREEDY
 from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.exchange.overlap import CommunicationThread
@@ -24,7 +27,7 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
         line = network["fit"]["a_s"], network["fit"]["b_s_per_byte"]
         greedy = mine.ours("greedy_counts")(ready_s, nbytes, *line)
         if "greedy_counts" in mine:
-            series.append(greedy_steps(run, name, network, greedy))
+            series.append(greedy_steps(run, found, name, greedy))
         if "step_end" in mine:
             merges = {"eager": [1] * len(nbytes), "greedy": greedy, "one call": [len(nbytes)]}
             both = (
@@ -38,8 +41,9 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
     return series
 
 
-def greedy_steps(run: kit.Run, name: str, network: dict, greedy: list[int]) -> dict:
+def greedy_steps(run: kit.Run, found: dict, name: str, greedy: list[int]) -> dict:
     """The step with the definition's groups and with yours, in turn."""
+    network = found["networks"][name]
     bench = (grouped_steps if run.regime.like else here).bench(run, name)
     ready_s, nbytes = ([pair[i] for pair in network["gradients"]] for i in (0, 1))
     line = network["fit"]["a_s"], network["fit"]["b_s_per_byte"]
@@ -54,9 +58,14 @@ def greedy_steps(run: kit.Run, name: str, network: dict, greedy: list[int]) -> d
     timed = in_turn(run, steps, run.quick(2, 3, 7))
     thread.close()
     note = f"{count(len(counts['yours']), 'call')}, ours {len(greedy)}"
-    at, both = ("network", [network["title"]]), ([timed[name]["timing"]] for name in steps)
-    title = "Step with greedy groups"
-    return run.mine.series("greedy_counts", title, at, *both, unit="s", note=note)
+    at, both = ("network", [network["title"]]), ([timed[whose]["timing"]] for whose in steps)
+    more = {"unit": "s", "note": note}
+    bars = [row["name"] for row in network.get("rows", ())]
+    if GREEDY in bars:
+        figure = "" if name == next(iter(found["networks"])) else name
+        shown = scaled(asdict(timed["yours"]["timing"]), 1e3 / run.regime.dilation)
+        more["on"] = on(0, [bars.index(GREEDY)], [shown], figure, across=True)
+    return run.mine.series("greedy_counts", "Step with greedy groups", at, *both, **more)
 
 
 def searched(run: kit.Run, ready_s: list, nbytes: list, line: tuple) -> list[dict]:

@@ -4,7 +4,7 @@ import numpy as np
 
 import kit
 from kit import flow, virtual
-from kit.mine import Yours
+from kit.mine import Yours, on
 from lab.overlap.steps import NETWORK, WIRE
 from refgf.predict.cost import ring_line
 from refgf.predict.timeline import lazy
@@ -63,11 +63,15 @@ def hidden(run: kit.Run, found: dict, step: tuple) -> list[dict]:
         both = mine.pair("exposed_and_hidden")
         values.append([make(ready_s, calls_s, compute_s) for make in both])
     at, series = ("theta", [kit.threshold(float(row["theta"])) for row in rows]), []
+    steps_s = [compute_s + yours[0] for _, yours in values]  # ours: bars 2, 4, ... of the figure
+    shown = on(0, range(2, 2 * len(rows) + 1, 2), [1e3 * t / run.regime.dilation for t in steps_s])
     for i, title in enumerate(("Exposed communication", "Hidden communication")):
         ours, yours = ([pair[whose][i] for pair in values] for whose in (0, 1))
         more = {"unit": "s"}
         if measured:
             alone = measured["alone"]
+            if i == 0:
+                more["on"] = shown | {"across": True}
             more["measured"] = [(row["overlapped"] - alone, row["hidden"])[i] for row in rows]
         series.append(mine.series("exposed_and_hidden", title, at, ours, yours, **more))
     return series

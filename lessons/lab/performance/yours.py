@@ -1,7 +1,7 @@
 """Lesson 15 with --mine: your roofline of AlexNet's last layers on a V100, and your step."""
 
 import kit
-from kit.mine import Yours
+from kit.mine import Yours, on
 from lab.performance.bottleneck_study import ALPHA_S, V100
 from refgf.papers.barrachina.roofline import layer_times
 from refgf.papers.scaling.workloads import alexnet
@@ -22,8 +22,10 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
         series.append(mine.series("fully_connected", "Flops a byte, fc6", at, *both))
     if "roofline" in mine:
         costs = [mine.ours("fully_connected")(*shape) for shape in shapes]
-        both = ([f(*cost, *NODE)[0] for cost in costs] for f in mine.pair("roofline"))
-        series.append(mine.series("roofline", "fc6 forward on a V100", at, *both, unit="s"))
+        ours, yours = ([f(*cost, *NODE)[0] for cost in costs] for f in mine.pair("roofline"))
+        rates = [flops / t for (flops, _), t in zip(costs, yours)]
+        more = {"unit": "s", "on": on(0, [f / b for f, b in costs], rates, "roofline")}
+        series.append(mine.series("roofline", "fc6 forward on a V100", at, ours, yours, **more))
     if "ridge_batch" in mine:
         both = ([f(*shape, *NODE) for shape in LAYERS.values()] for f in mine.pair("ridge_batch"))
         title = "Batch from which flops limit, V100"

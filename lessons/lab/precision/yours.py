@@ -6,7 +6,7 @@ import numpy as np
 
 import kit
 from kit import images, rounding
-from kit.mine import Yours
+from kit.mine import Yours, on
 from refgf.device import to_host
 
 FIRST_SCALE, INTERVAL = 2.0**16, 5
@@ -24,9 +24,11 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
         series.append(mine.series("half", title, at, *both, unit="%"))
     if "half_sum" in mine:
         for every_hop, title in KINDS.items():
-            both = ([error(make, p, every_hop) for p in RANKS] for make in mine.pair("half_sum"))
-            title = f"Relative error: {title}"
-            series.append(mine.series("half_sum", title, ("ranks", RANKS), *both))
+            ours, yours = (
+                [error(make, p, every_hop) for p in RANKS] for make in mine.pair("half_sum")
+            )
+            title, place = f"Relative error: {title}", on(0, RANKS[1:], yours[1:], "rounding")
+            series.append(mine.series("half_sum", title, ("ranks", RANKS), ours, yours, on=place))
     names = [name for name in ("half_sum", "next_scale", "update") if name in mine]
     if names:
         train, _ = images.load(run)

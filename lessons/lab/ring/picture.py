@@ -5,11 +5,10 @@ import textwrap
 
 import kit
 from kit import axes
-from lab.ring.yours import OWN, RING, SHARED, YOUR_RING
+from lab.ring.yours import OWN, RING, SHARED
 from refgf.predict.fit import bus_bandwidth
 
 NAMES = {RING: "ring", OWN: "MPI's own Allreduce", SHARED: "shared memory, no messages"}
-NAMES[YOUR_RING] = "your ring"
 TITLE_COLUMNS = 48
 PREDICTED = "ring, predicted from alpha and beta"
 LEGEND_INCHES, LEGEND_COLUMNS = 0.35, 4
@@ -75,8 +74,7 @@ def series(curve: dict) -> list[tuple]:
         nbytes = [point["bytes"] for point in points]
         timings = [point["measured"][name] for point in points]
         if points:
-            style = axes.style(axes.YOURS if name == YOUR_RING else i)
-            found.append((title, style | {"ms": 5}, nbytes, timings))
+            found.append((title, axes.style(i) | {"ms": 5}, nbytes, timings))
     return found
 
 

@@ -1,10 +1,13 @@
 """Lesson 01 with --mine: your ring in the curve, its messages, your predictions."""
 
+from dataclasses import asdict
+
 import numpy as np
 
 import kit
-from kit.mine import Yours
+from kit.mine import Yours, on
 from kit.oracle import vectors
+from kit.rows import scaled
 from kit.words import count, number_of_bytes
 from refgf.oracle.definitions import ring_allreduce, ring_traffic
 from refgf.predict.cost import Link, ring_allreduce_s
@@ -21,8 +24,10 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
         ours, yours = ([point["measured"][name] for point in points] for name in (RING, YOUR_RING))
         sent, wanted = curve["messages"], ring_traffic(elements[-1], p, run.rank)[0]
         note = count(sent, "message") + (", as predicted" if sent == wanted else f", not {wanted}")
-        title = "Time of an allreduce"
-        series.append(mine.series("allreduce", title, at, ours, yours, unit="s", note=note))
+        shown = [scaled(asdict(timing), 1e3) for timing in yours]
+        place = on(len(found["curves"]) - 1, [point["bytes"] for point in points], shown)
+        title, more = "Time of an allreduce", {"unit": "s", "note": note, "on": place}
+        series.append(mine.series("allreduce", title, at, ours, yours, **more))
         series.append(other_bits(run))
     if "ring_cost" in mine:
         ours, yours = (
@@ -63,5 +68,4 @@ YOURS = Yours(
         "ring_seconds": "predictions",
     },
     measure,
-    drawn="allreduce",
 )

@@ -4,6 +4,8 @@ A result holds the bars of earlier runs too ("places"), so that a figure compare
 numbers of nodes.
 """
 
+from collections.abc import Iterator
+
 import kit
 from kit import flow, images, virtual
 from lab.stack import bars, elsewhere, here as this_machine, ladder, learning, oracle
@@ -14,7 +16,7 @@ from refgf.papers.scaling.systems import CHUNK
 WIDTH = 1 / 4  # of the network that computes for real
 
 
-def measure(run: kit.Run, stacks) -> dict:
+def measure(run: kit.Run, stacks) -> Iterator[dict]:
     """stacks: (run, theta, csc) -> the lesson's bars."""
     flow.require_folder(run)
     emulated, options = run.regime.like is not None, run.options
@@ -43,10 +45,9 @@ def measure(run: kit.Run, stacks) -> dict:
     if emulated:
         elsewhere.show(run, other)
     earlier = run.earlier()
+    title = f"{images.NETWORKS[options.network]}; {run.place}"
+    yield {"places": earlier.get("places", {}) | {title: here}, "elsewhere": other}
     trained = earlier.get("learning")
     if options.pairs != 0:
         trained = learning.measure(run, train, held_out, here)
-    title = f"{images.NETWORKS[options.network]}; {run.place}"
-    places = earlier.get("places", {}) | {title: here}
-    found = {"places": places, "learning": trained, "elsewhere": other}
-    return found | {"where": "ranks and links: in the panels"}
+    yield {"learning": trained, "where": "ranks and links: in the panels"}
