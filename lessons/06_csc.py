@@ -137,8 +137,7 @@ def measure(run: kit.Run) -> Iterator[dict]:
     yield {"forms": forms.show(run)}
     yield {"chosen": (chosen := learning.watch(run, train))}
     if run.regime.like:
-        yield {"times": times.sweep(run, chosen["norms"])}
-        yield {"small": times.small(run, train)}
+        yield {"times": times.sweep(run, chosen["norms"]), "small": times.small(run, train)}
     else:
         yield {"here": here.measure(run, train)}
     yield {"study": study.compare(run, data)}

@@ -71,16 +71,6 @@ def without_notes(figure) -> None:
     figure.tight_layout()
 
 
-def own_work(exchange_s: float, dilation: float) -> str:
-    """Why lessons that measure the same step differ; nothing on one rank, which sends nothing."""
-    if exchange_s <= 0:
-        return ""
-    return (
-        f"Without overlap, AlexNet's exchange in float16 takes {MS * exchange_s / dilation:.1f} ms "
-        "here: links, casts and sums. On another processor it takes another time."
-    )
-
-
 def sign(figure, *parts: str) -> None:
     """The figure's last lines: ranks, links and machine of the run. At most SIGNED lines."""
     lines = textwrap.wrap("; ".join(parts), COLUMNS, max_lines=SIGNED, placeholder=" ...")

@@ -25,7 +25,8 @@ from types import ModuleType
 import refgf.launch as launch
 from kit import axes
 from kit.reveal import indented
-from kit.rows import overlap
+from kit.record import plain
+from kit.rows import overlap, scaled
 from kit.words import number_of_bytes, seconds
 from refgf.oracle.grade import marking, report
 from refgf.oracle.grade.student_process import load, sentence
@@ -35,7 +36,8 @@ RIGHT, WRONG, NOT_WRITTEN, ABSENT = "right", "WRONG", "not written yet", "absent
 LIMITS_S = 20, 120  # of a call of a student's function: with --quick, without
 UNITS = {"s": seconds, "bytes": number_of_bytes, "%": "{:.3g} %".format, "": "{:.4g}".format}
 ALIKE = 1e-6  # relative: losses of sums in another order differ by roundings
-TIMES = "Times are this machine's, unless a panel predicts those of another one."
+CLUSTER_S = "seconds of the cluster"  # a unit: given in this machine's, which are longer
+TIMES = "Times are those of the lesson's own figure, unless a panel predicts another machine's."
 OURS, YOUR_COLOUR = axes.COLOURS[0], axes.COLOURS[axes.YOURS]
 
 
@@ -58,7 +60,7 @@ class Mine:
     """The functions of a student's file that are written. states: {name: RIGHT, WRONG, ...}"""
 
     def __init__(self, file: Path, module: ModuleType, states: dict[str, str], limit) -> None:
-        self.file, self.states = file, states
+        self.file, self.states, self.dilation = file, states, 1.0
         self.references: dict[str, Callable] = {}
         self.functions = {
             name: limit.around(name, getattr(module, name))
@@ -102,10 +104,21 @@ class Mine:
         label = self.label(*names.split())
         named = {"functions": names.replace(" ", ", "), "title": title, "label": label}
         at = {"xlabel": x[0], "x": [str(each) for each in x[1]]}
-        return named | at | {"ours": list(ours), "yours": list(yours)} | {"unit": ""} | more
+        values = {"ours": list(ours), "yours": list(yours), "unit": ""} | more
+        if values["unit"] == CLUSTER_S:
+            values["unit"] = "s"
+            for key in {"ours", "yours", "measured"} & set(values):
+                values[key] = [divided(value, self.dilation) for value in values[key]]
+        return named | at | values
 
     def record(self) -> dict:
         return {"file": str(self.file), "functions": self.states, "wrong": self.wrong}
+
+
+def divided(value, factor: float):
+    """A number or a timing, `factor` times smaller."""
+    value = plain(value)
+    return scaled(value, 1 / factor) if isinstance(value, dict) else value and value / factor
 
 
 def on(panel: int, x, y, figure: str = "", across: bool = False) -> dict:
@@ -198,6 +211,7 @@ def of(run, yours: Yours) -> Mine | None:
     states = run.plain.bcast(run.on_rank_0(lambda: judged(run, file, yours)))
     limit = Limit(run.quick(*LIMITS_S))
     mine = Mine(file, limit.around("file", imported)(file), states, limit)
+    mine.dilation = run.regime.dilation
     for each in marking.exercises_of(run.options.lesson[:2]):
         if not isinstance(each, Collective):  # which works in place
             mine.references[each.name] = on_copies(each.reference)

@@ -2,7 +2,7 @@
 
 import kit
 from kit import axes
-from kit.rows import level, overlap, ratio, scaled
+from kit.rows import at, level, overlap, ratio, scaled
 from lab.hierarchy.times import RING, SPLITS
 
 DOUBLING = "recursive doubling"
@@ -120,7 +120,8 @@ def draw_ranks_per_node(result: dict):
             forecast = [1e3 * factor * row["predicted_s"][i] for row in rows]
             axis.plot(k, forecast, "--", color=style["color"], lw=1)
         draw_without_nodes(axis, result["points"], nbytes, factor)
-        title = f"Vectors of {kit.number_of_bytes(nbytes)}; dashed: predicted\n{winner(by_k, i)}"
+        title = f"Vectors of {kit.number_of_bytes(nbytes)}; dashed: predicted\n"
+        title += winner(by_k, i, at(result["points"], {"bytes": nbytes}, "measured") or {})
         label = f"k: ranks that are treated as a node (a node has {len(result['nodes'][0])})\n"
         label += f"k = 1: no hierarchy; k = {result['ranks']}: all ranks are one node"
         axis.set(title=title, xlabel=label, ylabel=unit(result), xscale="log", ylim=(0, None))
@@ -139,14 +140,20 @@ def draw_without_nodes(axis, points: list[dict], nbytes: int, factor: float) -> 
             axis.axhline(at_ms, color=colour, lw=1.5, ls=":", label=f"{name} (no hierarchy)")
 
 
-def winner(by_k: list[dict], i: int) -> str:
-    """The fastest for size number i in words, with all whose spreads meet its own."""
+def winner(by_k: list[dict], i: int, measured: dict) -> str:
+    """The fastest for size number i in words, with all whose spreads meet its own.
+
+    measured: {name: timing} of this size, also of what knows no nodes
+    """
     first = level([row | {"timing": row["measured"][i]} for row in by_k], "timing")
+    for name in (RING, DOUBLING):
+        if name in measured and measured[name]["high_s"] < min(r["timing"]["low_s"] for r in first):
+            return f"fastest: {name}, without a hierarchy"
     names = {row["algorithm"] for row in first}
     if len(names) > 1:
-        return f"fastest marker: not clear, {len(first)} within the noise"
+        return f"fastest: not clear, {len(first)} within the noise"
     k = " or ".join(str(row["k"]) for row in first)
-    return f"fastest marker: {names.pop()}, k = {k}"
+    return f"fastest: {names.pop()}, k = {k}"
 
 
 def draw_bus(result: dict):

@@ -16,10 +16,6 @@ from refgf.papers.scaling.region import latency_of_gain
 from refgf.papers.scaling.workloads import resnet50
 from refgf.predict.cost import Link, ring_line
 
-AGAIN = (
-    "Lesson 07 measures ResNet-50 again in float16, with the whole stack; lesson 09 in float32, "
-    "with groups computed from such times. So eager calls lose by other factors there."
-)
 ONE_NODE = 4  # ranks: a published line for as few is that of a bus, not of the network
 GAINS = ((1.5, 0.15), (3, 0.3))  # and the shade of the region in which one call gains more
 NOTE = """Predicted: the sums of ResNet-50's {} gradients on {} ranks, without overlap.
@@ -40,7 +36,7 @@ def draw(result: dict) -> dict:
     p = max(2, result["ranks"])
     line = ring_line(p, Link(cluster.latency_s, 1 / cluster.rate))
     region = draw_region({cluster.name: (p, line.a_s, line.b_s_per_byte)}, p)
-    return {"": axes.finish(figure, curves, gains, below=AGAIN), "region": region}
+    return {"": axes.finish(figure, curves, gains), "region": region}
 
 
 def gain_here(result: dict) -> dict | None:
@@ -102,7 +98,7 @@ def draw_steps(axis, result: dict, k: float) -> None:
     ticks = sorted({0, *range(1, len(thetas), 2), len(thetas) - 1})
     labels = [kit.number_of_bytes(thetas[i]) if thetas[i] else "eager" for i in ticks]
     axis.set_xticks(ticks, [text.replace("inf", "one call") for text in labels], rotation=60)
-    top = 1.7 * max(axis.get_ylim()[1], off_ms)  # room for the legend
+    top = 1.45 * max(axis.get_ylim()[1], off_ms)  # room for the legend
     axis.set(
         title=f"A training step of {result['network']}\n"
         f"like {result['regime']['like']}, {result['ranks']} ranks, float32 on the wire",

@@ -8,7 +8,7 @@ import numpy as np
 import kit
 from kit import gathered, images, virtual
 from kit.experiment import in_turn
-from kit.mine import Yours, on
+from kit.mine import CLUSTER_S, Yours, on
 from kit.rows import scaled
 from lab.lazy import grouped_steps
 from lab.lazy.picture import place
@@ -58,7 +58,7 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
         counts = ([len(each) for each in made] for made in calls)
         series.append(mine.series("lazy_calls", "Calls in a step", at, *counts))
         ours, yours = timed(run, bench, calls)
-        title, more = "Step without overlap", {"unit": "s"}
+        title, more = "Step without overlap", {"unit": CLUSTER_S}
         if emulated:
             shown = [scaled(asdict(timing), 1e3 / run.regime.dilation) for timing in yours]
             more["on"] = on(0, [place(theta, FINE) for theta in thetas], shown)
@@ -69,7 +69,7 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
             [make(each, bench.compute_s, line.a_s, line.b_s_per_byte) for each in calls]
             for make in mine.pair("step_seconds")
         )
-        more = {"unit": "s", "measured": timed(run, bench, [calls])[0]}
+        more = {"unit": CLUSTER_S, "measured": timed(run, bench, [calls])[0]}
         series.append(mine.series("step_seconds", "Predicted step", at, *both, **more))
     if "lazy_calls" in mine or "sum_calls" in mine:
         series.append(training(run))

@@ -15,6 +15,10 @@ BANDS = (
     "Bands: from the lowest to the highest prediction that the ranges of the rings' alpha and beta "
     "allow; the line is their geometric mean. Those of Ethernet have no range."
 )
+THREE = (
+    "Ready after 1, 2 and 4 units; a call takes 2, a gradient's bytes 1. The rule merges the first "
+    "two and ends at 9. The best merge sends the first alone and ends at 8."
+)
 
 
 def name_of(row: str) -> str:
@@ -37,7 +41,18 @@ def draw(result: dict) -> dict:
     figure, (misses,) = axes.frame(title, 1, 1)
     draw_misses(misses, result["misses"])
     figures["misses"] = axes.finish(figure, misses, computed=True)
+    if three := result.get("counterexample"):
+        title = "Lesson 09: three gradients for which the greedy rule is wrong"
+        figure, (steps,) = axes.frame(title, 1, 1, (axes.WIDTH_INCHES, 3.5))
+        rows = [row | {"name": name_of(row["name"]), "note": calls(row)} for row in three]
+        axes.bars(steps, rows, axes.MS, 1)
+        steps.set(xlabel=f"end of the last call, {axes.clock(1)}")
+        figures["counterexample"] = axes.finish(figure, steps, below=THREE)
     return figures | {"scaling": draw_curves(result["curves"])}
+
+
+def calls(row: dict) -> str:
+    return f"{row['calls']} call{'s' * (row['calls'] > 1)}"
 
 
 def draw_steps(axis, network: dict, k: float) -> None:
@@ -49,8 +64,7 @@ def draw_steps(axis, network: dict, k: float) -> None:
             "name": name_of(row["name"]),
             "timing": row["timing"],
             "predicted_s": row["predicted_s"],
-            "note": f"{row['calls']} call{'s' * (row['calls'] > 1)}"
-            + ", smallest median" * (i == fastest),
+            "note": calls(row) + ", smallest median" * (i == fastest),
         }
         for i, row in enumerate(rows)
     ]

@@ -8,9 +8,12 @@ import math
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 import kit
 from kit import call_times, virtual
 from kit.experiment import in_turn, processor
+from kit.replay import Size, replay_backward
 from lab.lazy import grouped_steps, predicted_places
 from lab.lazy.grouped_steps import SHORT, Bench
 from lab.merge import greedy_misses, here
@@ -18,6 +21,7 @@ from refgf.comm import direct, ring
 from refgf.comm.agreement import agree
 from refgf.comm.schedule import collective
 from refgf.exchange.lazy import Theta
+from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import ring_traffic
 from refgf.papers.mgwfbp.merge import exact_merge, greedy_merge, theta_bounds
 from refgf.papers.mgwfbp.merged import Groups, Profile, slowest
@@ -44,6 +48,7 @@ def measure(run: kit.Run, new_exchange) -> dict:
     line = Line(*(networks[names[0]]["fit"][key] for key in ("a_s", "b_s_per_byte")))
     return {
         "networks": networks,
+        "counterexample": counterexample(run, line, new_exchange),
         "elsewhere": predicted_places.rows(run, PREDICTED),
         "misses": greedy_misses.count(run, line),
     }
@@ -175,6 +180,31 @@ def report(run: kit.Run, rows: list[dict], off: kit.Timing) -> None:
     run.say(kit.errors_in_words(pairs))
     slowest_s = max(row["timing"].median_s for row in rows)
     run.say(f"The slowest of these steps took {kit.seconds(slowest_s)} on this machine.")
+
+
+def counterexample(run: kit.Run, line: Line, new_exchange) -> list[dict]:
+    """Rows of both merges of the lesson's question; none where a call or a byte takes no time.
+
+    The unit is half of this run's latency a, and a gradient has the bytes that take one unit.
+    """
+    run.section("Three gradients for which the greedy rule is wrong")
+    if not (line.a_s and line.b_s_per_byte):
+        return []
+    units, cost, unit_s = [(1, 1), (2, 1), (4, 1)], Line(2, 1), line.a_s / 2
+    elements = max(1, round(unit_s / line.b_s_per_byte / 4))
+    pool = Pool([Size(f"g{i}", (elements,)) for i in range(3)], np.float32, run.xp.zeros)
+    merges = {GREEDY: greedy_merge(units, cost), EXACT: exact_merge(units, cost)}
+    exchanges = {name: new_exchange(run, pool, Groups(tuple(g))) for name, g in merges.items()}
+    ready_s = [unit_s * ready for ready, _ in units]
+    tries = {name: partial(replay_backward, each, ready_s) for name, each in exchanges.items()}
+    found, rows = in_turn(run, tries, run.quick(2, 7, 15)), []
+    for name, groups in merges.items():
+        exchanges[name].close()
+        end_s = unit_s * predict(units, groups, cost).step_s
+        rows.append({"name": name, "calls": len(groups), "predicted_s": end_s} | found[name])
+    table = [[row["name"], row["timing"], kit.seconds(row["predicted_s"])] for row in rows]
+    run.table(["this machine's time", "last call ends", "predicted"], table)
+    return rows
 
 
 def which_theta(run: kit.Run, gradients, line, k: float) -> dict:

@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import kit
 from kit.experiment import in_turn
-from kit.mine import Yours, on
+from kit.mine import CLUSTER_S, Yours, on
 from kit.rows import scaled
 from kit.words import count
 from lab.lazy import grouped_steps
@@ -35,7 +35,7 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
                 for end in mine.pair("step_end")
             )
             title = f"Predicted end of the last call, {network['title']}"
-            series.append(mine.series("step_end", title, ("groups", merges), *both, unit="s"))
+            series.append(mine.series("step_end", title, ("groups", merges), *both, unit=CLUSTER_S))
     if {"best_end", "groupings"} & set(mine.functions):
         series += searched(run, ready_s, nbytes, line)
     return series
@@ -59,7 +59,7 @@ def greedy_steps(run: kit.Run, found: dict, name: str, greedy: list[int]) -> dic
     thread.close()
     note = f"{count(len(counts['yours']), 'call')}, ours {len(greedy)}"
     at, both = ("network", [network["title"]]), ([timed[whose]["timing"]] for whose in steps)
-    more = {"unit": "s", "note": note}
+    more = {"unit": CLUSTER_S, "note": note}
     bars = [row["name"] for row in network.get("rows", ())]
     if GREEDY in bars:
         figure = "" if name == next(iter(found["networks"])) else name
@@ -75,7 +75,7 @@ def searched(run: kit.Run, ready_s: list, nbytes: list, line: tuple) -> list[dic
         both = (
             [best(ready_s[:n], nbytes[:n], *line) for n in FEW] for best in mine.pair("best_end")
         )
-        series.append(mine.series("best_end", "Best end of all groupings", at, *both, unit="s"))
+        series.append(mine.series("best_end", "Best end of all", at, *both, unit=CLUSTER_S))
     if "groupings" in mine:
         both = ([len(make(n)) for n in FEW] for make in mine.pair("groupings"))
         series.append(mine.series("groupings", "Groupings", at, *both))

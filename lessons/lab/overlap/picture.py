@@ -60,22 +60,19 @@ def steps(result: dict, factor: float):
     left.legend(loc="upper right")
     shares(right, found)
     right.set_title("Communication that overlap hides")
-    exchange_s = found["rows"][0]["sequential"]["median_s"] - found["alone"]["median_s"]
-    return axes.finish(figure, right, below=below(found, exchange_s, factor))
+    return axes.finish(figure, right, below=below(found, factor))
 
 
-def below(found: dict, exchange_s: float, factor: float) -> str:
-    """What the exchange takes here, what 100 % is, and where nothing is hidden."""
-    said = [axes.own_work(exchange_s, factor), WHOLE]
+def below(found: dict, factor: float) -> str:
+    """What 100 % is, and where nothing is hidden."""
+    said = [WHOLE]
     for row in found["rows"]:
         if row["hideable_s"] > 0 and (row["hidden"]["median_s"] < 0 or not pays(row)):
-            by_itself_s = row["communication"]["median_s"] / factor
-            added_s = by_itself_s - row["hidden"]["median_s"] / factor
-            said.append(
-                f"At theta {short(theta_of(row))} nothing is hidden: communication takes "
-                f"{MS * by_itself_s:.1f} ms by itself and adds {MS * added_s:.1f} ms to a step."
-            )
-    return " ".join(said).strip()
+            alone_ms = MS * row["communication"]["median_s"] / factor
+            added_ms = alone_ms - MS * row["hidden"]["median_s"] / factor
+            said.append(f"At theta {short(theta_of(row))} nothing is hidden: communication takes")
+            said.append(f"{alone_ms:.1f} ms by itself and adds {added_ms:.1f} ms to a step.")
+    return " ".join(said)
 
 
 def row_of(name: str, timing: dict, predicted_s: float | None = None) -> dict:

@@ -4,7 +4,7 @@ import numpy as np
 
 import kit
 from kit import flow, virtual
-from kit.mine import Yours, on
+from kit.mine import CLUSTER_S, Yours, on
 from lab.overlap.steps import NETWORK, WIRE
 from refgf.predict.cost import ring_line
 from refgf.predict.timeline import lazy
@@ -22,14 +22,14 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
         layers_s = np.diff([0.0, *ready_s]).tolist()
         both = [make(0.0, layers_s) for make in mine.pair("ready_times")]
         at = "gradient", each[1]
-        series.append(mine.series("ready_times", "When gradients are ready", at, *both, unit="s"))
+        series.append(mine.series("ready_times", "Gradients are ready", at, *both, unit=CLUSTER_S))
     for name, title in (
         ("calls_with_overlap", "Ends of eager calls, with overlap"),
         ("calls_without_overlap", "Ends of eager calls, without overlap"),
     ):
         if name in mine:
             both = ([stop for _, stop in make(ready_s, calls_s)] for make in mine.pair(name))
-            series.append(mine.series(name, title, each, *both, unit="s"))
+            series.append(mine.series(name, title, each, *both, unit=CLUSTER_S))
     if "exposed_and_hidden" in mine:
         series += hidden(run, found, (gradients, compute_s, call_s))
     return series
@@ -67,7 +67,7 @@ def hidden(run: kit.Run, found: dict, step: tuple) -> list[dict]:
     shown = on(0, range(2, 2 * len(rows) + 1, 2), [1e3 * t / run.regime.dilation for t in steps_s])
     for i, title in enumerate(("Exposed communication", "Hidden communication")):
         ours, yours = ([pair[whose][i] for pair in values] for whose in (0, 1))
-        more = {"unit": "s"}
+        more = {"unit": CLUSTER_S}
         if measured:
             alone = measured["alone"]
             if i == 0:

@@ -6,7 +6,6 @@ from kit import axes
 from kit.words import number_of_bytes
 from lab.performance import bottleneck_study, composed_picture
 from lab.scaling.far import RESNET_RATE
-from refgf.cluster import like
 from refgf.papers.barrachina import roofline
 from refgf.papers.scaling.scaling import best_theta_step
 from refgf.predict.cost import Link
@@ -179,23 +178,17 @@ def kept(sweeps: dict, base: dict) -> str:
     best = roofline.study(network, base["batch"], node, link, ranks, best_theta)
     return (
         f"On {ranks} ranks {computing(most['shares']):.0f} % of a step are computing, its scaling "
-        "efficiency. Lesson 08's figure of up to 2048 ranks predicts more for lazy allreduce, "
-        "because it assumes something else: the best theta for each number of ranks (here "
-        f"{number_of_bytes(system.threshold_bytes)} on any; with the best one it would be "
-        f"{computing(best.shares):.0f} %), float16 on the wire (here float32), and a slower GPU, "
-        f"of {RESNET_RATE.values[0]:.0f} images/s (here {alone(sweeps, base):.0f}), whose backward "
-        "hides more."
+        f"efficiency, with theta = {number_of_bytes(system.threshold_bytes)}; with the best theta "
+        f"{computing(best.shares):.0f} %. Lesson 08 predicts more: it takes the best theta, "
+        f"float16, and the GPU of {RESNET_RATE.values[0]:.0f} images/s (glossary: V100's pace)."
     )
 
 
 def source_of(sweeps: dict, base: dict) -> str:
-    """Whose V100 it is, here and in other lessons, in images/s without exchange."""
-    batch, seconds = like.load("v100-56gbit").step_s("resnet50")
+    """Whose V100 it is, in images/s without exchange."""
     return (
         f"A V100 as its data sheet says: {base['flops'] / 1e12:g} Tflop/s (float32), "
-        f"{base['memory'] / 1e9:g} GB/s: at most {alone(sweeps, base):.0f} images/s alone.\n"
-        f"Lesson 08: {RESNET_RATE.values[0]:.0f} images/s, measured by others; lesson 07: "
-        f"{batch / seconds:.0f}, computed from others' float16"
+        f"{base['memory'] / 1e9:g} GB/s: at most {alone(sweeps, base):.0f} images/s alone"
     )
 
 

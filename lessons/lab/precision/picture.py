@@ -44,9 +44,7 @@ def draw_times(result: dict):
     draw_calls(call, found)
     call.set_title(f"One allreduce, {result['ranks']} ranks: float16 against float32")
     with_legend = [step] if found["steps"]["float32"]["predicted_s"] else []
-    half_s = found["steps"]["float16"]["exchange"]["median_s"]
-    below = axes.own_work(half_s, factor) if emulated else ""
-    axes.finish(figure, call, *with_legend, below=below)
+    axes.finish(figure, call, *with_legend)
     step.set_axisbelow(True)
     return figure
 

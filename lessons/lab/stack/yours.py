@@ -4,7 +4,7 @@ import numpy as np
 
 import kit
 from kit import flow, gathered, images, virtual
-from kit.mine import Yours
+from kit.mine import CLUSTER_S, Yours
 from lab.csc.yours import importance
 from lab.stack.bars import CSC, DENSITY, HALF, LAZY, OVERLAP, RING, median_s
 from refgf.papers.scaling.systems import CHUNK
@@ -101,7 +101,7 @@ def gains(run: kit.Run, here: dict) -> list[dict]:
     given = median_s(here["alone"]), steps_s, order
     ours, yours = (make(*given) for make in run.mine.pair("gains"))
     at, series = ("technique, in this order", [name.strip("+ ") for name in shown]), []
-    for i, (title, unit) in enumerate((("Gain", "s"), ("Scaling efficiency", "%"))):
+    for i, (title, unit) in enumerate((("Gain", CLUSTER_S), ("Scaling efficiency", "%"))):
         both = ([pair[i] for pair in pairs] for pairs in (ours, yours))
         series.append(run.mine.series("gains", title, at, *both, unit=unit))
     return series

@@ -201,7 +201,8 @@ def draw_accuracy(learning: dict):
         at = 100 * learning["sent"][name]
         axis.errorbar(at, mean, half or 0, capsize=4, ms=8, ls="none", **style)
         text = f"{name}: {learning['percents'].get(name, 100):.3g} %" if name != "dense" else name
-        place = {"textcoords": "offset points", "color": style["color"], "ha": "center"}
+        place = {"textcoords": "offset points", "color": style["color"]}
+        place["ha"] = "left" if at < 25 else "center"  # a name left of it would cross the axis
         axis.annotate(text, (at, mean - (half or 0)), (0, -16), **place)
     axis.set(
         title=f"Accuracy after {learning['epochs']} epochs, {count} runs of each",
