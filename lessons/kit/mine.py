@@ -27,7 +27,7 @@ from kit import axes
 from kit.reveal import indented
 from kit.record import plain
 from kit.rows import overlap, scaled
-from kit.words import number_of_bytes, seconds
+from kit.words import number_of_bytes, number_of_ranks, seconds
 from refgf.oracle.grade import marking, report
 from refgf.oracle.grade.student_process import load, sentence
 from refgf.oracle.spec.exercise import Collective, copied
@@ -293,6 +293,9 @@ def said(series: dict, busy: bool = False) -> str:
         x, our, your = differ[0]
         text = f"not as ours at {len(differ)} of {len(pairs)} points, first at {series['xlabel']} "
         text += f"{x}: {shown(your, unit)}, ours {shown(our, unit)}"
+        if len(differ) > 2:
+            x, our, your = differ[-1]
+            text += f"; last at {x}: {shown(your, unit)}, ours {shown(our, unit)}"
     return f"{start}{text}{note and f'; {note}'}"
 
 
@@ -334,6 +337,7 @@ def draw(result: dict, figures: dict) -> dict:
     for panel in panels[len(found) :]:
         panel.set_axis_off()
     axes.finish(figure, *panels[: len(found)], below=TIMES)
+    figure.set_label(f"{number_of_ranks(result['ranks'])}, {result['place']}")
     placed += [(figure, each) for each in found]
     for figure_of, each in placed:
         if is_wrong(each):

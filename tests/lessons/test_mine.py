@@ -66,6 +66,8 @@ FOUND = {  # what `yours.py` reads of the lesson's own result
     },
 }
 
+PLACE = {"ranks": 2, "place": "threads"}
+
 
 def script(number):
     return next(LESSONS.glob(f"{number}_*.py"))
@@ -130,7 +132,7 @@ def test_right_and_wrong_functions_are_measured(number, tmp_path, monkeypatch):
     result = json.loads(json.dumps(plain(threads.run(2, measured)[0])))
     require_wrong(number, result)
     figures = {name: axes.frame(name, 1, 2)[0] for name in ("", "rounding", "roofline")}
-    drawn = mine.draw({"lesson": lesson.name, "mine": result}, figures)
+    drawn = mine.draw({"lesson": lesson.name, "mine": result} | PLACE, figures)
     assert drawn["yours"].axes and drawn["yours"].get_suptitle().startswith("WRONG")
 
 
@@ -221,6 +223,8 @@ def test_the_sentence_on_a_series():
     assert said == (
         "WRONG: your f (seconds): not as ours at 1 of 2 points, first at p b: 3 s, ours 2 s"
     )
+    three = series([0, 0, 0], [1, 2, 3], x=[5, 6, 7])
+    assert mine.said(three).endswith("first at p 5: 1, ours 0; last at 7: 3, ours 0")
     assert mine.said(series([0, 0], [0, 0])) == "your f (seconds): 0, as ours"
     timing = {"median_s": 2.0, "low_s": 1.9, "high_s": 2.1}
     slower = {"median_s": 3.0, "low_s": 2.9, "high_s": 3.1}
@@ -240,7 +244,7 @@ def test_a_panel_of_the_lesson_shows_the_student_s_values():
         series([1, 1], [2, 2], on=mine.on(0, [3], [7.0], "other", across=True)),
     ]
     figures = {name: axes.frame("A title", 1, 2)[0] for name in ("", "other")}
-    drawn = mine.draw({"lesson": "01", "mine": {"series": found}}, figures)
+    drawn = mine.draw({"lesson": "01", "mine": {"series": found}} | PLACE, figures)
     starts = {name: figure.get_suptitle().split(",")[0] for name, figure in drawn.items()}
     assert starts == {"": "WRONG", "other": "A title", "yours": "WRONG"}
     (point,) = drawn["other"].axes[0].lines

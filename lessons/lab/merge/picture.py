@@ -1,6 +1,7 @@
 """The figures of lesson 09: steps of all groupings, how often greedy misses, far more GPUs."""
 
 from kit import axes
+from kit.words import count
 from lab.merge.curves import BEST, RULE, SYNC, WFBP
 from lab.merge.steps import EAGER, EXACT, GREEDY
 
@@ -44,15 +45,14 @@ def draw(result: dict) -> dict:
     if three := result.get("counterexample"):
         title = "Lesson 09: three gradients for which the greedy rule is wrong"
         figure, (steps,) = axes.frame(title, 1, 1, (axes.WIDTH_INCHES, 3.5))
-        rows = [row | {"name": name_of(row["name"]), "note": calls(row)} for row in three]
+        rows = [
+            row | {"name": name_of(row["name"]), "note": count(row["calls"], "call")}
+            for row in three
+        ]
         axes.bars(steps, rows, axes.MS, 1)
         steps.set(xlabel=f"end of the last call, {axes.clock(1)}")
         figures["counterexample"] = axes.finish(figure, steps, below=THREE)
     return figures | {"scaling": draw_curves(result["curves"])}
-
-
-def calls(row: dict) -> str:
-    return f"{row['calls']} call{'s' * (row['calls'] > 1)}"
 
 
 def draw_steps(axis, network: dict, k: float) -> None:
@@ -60,14 +60,9 @@ def draw_steps(axis, network: dict, k: float) -> None:
     rows = network["rows"]
     fastest = min(range(len(rows)), key=lambda i: rows[i]["timing"]["median_s"])
     bars = [
-        {
-            "name": name_of(row["name"]),
-            "timing": row["timing"],
-            "predicted_s": row["predicted_s"],
-            "note": calls(row) + ", smallest median" * (i == fastest),
-        }
-        for i, row in enumerate(rows)
+        row | {"name": name_of(row["name"]), "note": count(row["calls"], "call")} for row in rows
     ]
+    bars[fastest]["note"] += ", smallest median"
     axes.bars(axis, bars, axes.MS / k, fastest)
     off = axes.MS * network["without_exchange"]["median_s"] / k
     axis.axvline(off, color="grey", lw=1, label="no exchange")
