@@ -2,19 +2,17 @@
 
 import argparse
 import errno
-import inspect
 import json
 import os
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import refgf.launch as launch
 from kit import axes, checks, claims, gpu, memory, mine, regime, rejected, waiting
-from kit.record import WRITABLE, code_hash, machine, plain
+from kit.record import WRITABLE, code_hash, kept, machine, not_written, plain, write
 from kit.regime import regime_of
 from kit.reveal import COLUMNS, Reveal, indented
 from kit.run import Run
@@ -229,9 +227,7 @@ class Lesson:
             run.log = log.open("w")
         start_s = time.perf_counter()
         with waiting.Counter(run, about):
-            found = measure(run)
-            if inspect.isgenerator(found):
-                found = kept(run, found, unfinished)
+            found = kept(run.rank, measure(run), unfinished)
             if run.mine:
                 run.section("Your functions")
                 series = self.reveal.yours.measure(run, found)
@@ -361,27 +357,6 @@ class Lesson:
                 self.parser.error(not_written(file, error))
             print(f"figure: {file}")
         print(f"numbers: {path}")
-
-
-def kept(run: Run, parts: Iterator[dict], unfinished: Path) -> dict:
-    """All that `parts` yields; each part is in this file as soon as it is measured."""
-    found: dict = {}
-    for part in parts:
-        found |= part
-        if run.rank == 0:
-            write(unfinished, plain(found))
-    return found
-
-
-def write(path: Path, result: dict) -> None:
-    try:
-        path.write_text(json.dumps(result, indent=1) + "\n")
-    except OSError as error:
-        raise ValueError(not_written(path, error)) from None
-
-
-def not_written(path: Path, error: OSError) -> str:
-    return f"{path}: got {error.strerror}; wanted room; next: make some, or --output FOLDER"
 
 
 def leave_after_rank_0(message: str) -> None:

@@ -3,8 +3,10 @@
 import ast
 import functools
 import hashlib
+import json
 import math
 import platform
+from collections.abc import Iterator
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 
@@ -154,3 +156,24 @@ def plain(value):
     if isinstance(value, Path):
         return str(value)
     return "inf" if isinstance(value, float) and math.isinf(value) else value
+
+
+def kept(rank: int, parts: Iterator[dict] | dict, unfinished: Path) -> dict:
+    """All that `parts` is or yields; each part is in this file as soon as it is measured."""
+    found: dict = {}
+    for part in [parts] if isinstance(parts, dict) else parts:
+        found |= part
+        if rank == 0:
+            write(unfinished, plain(found))
+    return found
+
+
+def write(path: Path, result: dict) -> None:
+    try:
+        path.write_text(json.dumps(result, indent=1) + "\n")
+    except OSError as error:
+        raise ValueError(not_written(path, error)) from None
+
+
+def not_written(path: Path, error: OSError) -> str:
+    return f"{path}: got {error.strerror}; wanted room; next: make some, or --output FOLDER"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from kit import waiting
-from kit.lesson import kept
+from kit.record import kept
 from kit.waiting import ERASE, estimate, in_words, on_terminal
 from tests.support.jobs import run_job
 
@@ -59,7 +59,7 @@ def test_ctrl_c_loses_one_section(tmp_path):
 
     path = tmp_path / "03.part"
     with pytest.raises(KeyboardInterrupt):
-        kept(Namespace(rank=0), measure(), path)
+        kept(0, measure(), path)
     assert json.loads(path.read_text()) == {"first": 1.0, "second": "inf"}
 
 

@@ -40,10 +40,9 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
             ]
             for predict in mine.pair("epoch_seconds")
         )
-        gains = [yours[0] / t for t in yours]
         at = "memory holds", [f"{100 * row['share']:.0f} %" for row in rows]
         measured = [statistics.median(row["store"]["seconds"]) for row in rows]
-        place = on(1, [100 * row["share"] for row in rows], gains)
+        place = on(1, [100 * row["share"] for row in rows], [yours[0] / t for t in yours])
         title, more = "Later epochs", {"unit": "s", "measured": measured, "on": place}
         series.append(mine.series("epoch_seconds", title, at, ours, yours, **more))
     if "share_needed" in mine:
