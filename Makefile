@@ -7,6 +7,7 @@
 #   make gpu-check                doctor, tests, lessons and benchmarks on this machine's GPU, in nine minutes
 #   make gpu-pack                 the same as a folder for a machine without a network, build/gpu: sh run.sh
 #   make site                     the project as web pages in site/, built offline; make site-serve shows them
+#   make slides                   the lectures as HTML and PDF in build/slides (Node.js and Chromium)
 #   make figures                  measure again what figures/ shows (SIZE=--full: more repeats and seeds, takes hours)
 #
 #   To stop: Ctrl-C, or kill -TERM and make's process number. SIGINT and SIGHUP that reach make alone do not stop it at once:
@@ -63,7 +64,7 @@ export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
 export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 
-.PHONY: demo test test-long test-oldest attack mutation peers gpu-check gpu-pack figures reading spec site site-serve clean setup .venv-openmpi .venv-cuda
+.PHONY: demo test test-long test-oldest attack mutation peers gpu-check gpu-pack figures reading spec site site-serve slides clean setup .venv-openmpi .venv-cuda
 .DEFAULT_GOAL := demo
 
 # $(call environment,FOLDER): a virtual environment whose pip works; one that Ctrl-C left half made is repaired
@@ -193,6 +194,7 @@ figures: setup
 	exec $(PY) tests/speed/unseen.py figures/plan_unseen.json
 	exec $(PY) docs/tools/gains.py
 	exec $(PY) docs/tools/scale.py
+	exec $(PY) docs/tools/slides.py
 	exec $(PY) -m pytest -W error tests/lessons -k 'stale or claim or gains'
 
 site: $(VENV)/.ready-pages
@@ -200,6 +202,12 @@ site: $(VENV)/.ready-pages
 
 site-serve: site
 	exec $(PY) -m refgf.site serve $(ARGS)
+
+build/marp/node_modules/.bin/marp:
+	npm install --silent --no-fund --prefix build/marp @marp-team/marp-cli@4
+
+slides: setup build/marp/node_modules/.bin/marp
+	exec $(PY) docs/tools/slides.py build/marp/node_modules/.bin/marp
 
 $(VENV)/.ready-pages: $(READY)
 	$(PY) $(INSTALL) --editable '.[site]'

@@ -26,7 +26,7 @@ PROGRAMS = ("make", "mpiexec", "torchrun", "python", "refgf", "pip", "pytest", "
 PROGRAMS += (".venv/bin/refgf",)
 INSTEAD = {  # a command: what is run in its place, and why
     r"make (test|figures|mutation|peers|clean)\b.*": r"make --dry-run \g<1>",  # hours, or itself
-    r"make (gpu-check|gpu-pack|site|site-serve)": r"make --dry-run \g<1>",  # tests/gpu, tests/site
+    r"make (gpu-check|gpu-pack|site|site-serve|slides)": r"make --dry-run \g<1>",  # tests/gpu, site
     r"make (demo|setup) MPI=\w+": "true",  # tests/test_site_mpi.py, tests/cluster
     r"source .venv/bin/activate": "true",  # the environment of this test has that PATH
     r"mpiexec -n 4 (python lessons/08_scaling.py) -v": r"\1 --help",  # minutes
@@ -36,7 +36,7 @@ INSTEAD = {  # a command: what is run in its place, and why
     r"pip install .*": "true",  # test_extras_exist, tests/test_wheel.py
     r".*\bNN\b.*": "true",  # a form: the number of a lesson
     r"pytest -m .*": "pytest --version",  # the tests themselves
-    r"python docs/tools/gains.py": "true",  # tests/lessons/test_claims.py; it writes
+    r"python docs/tools/(gains|slides).py": "true",  # tests/lessons; they write
     r"python -m refgf.predict plan": r"\g<0> --help",  # without its arguments
     r"refgf step loop.py": "refgf step --help",  # the reader's own loop; docs/judge.md has one
     r'(refgf predict score) --predictor "my_command"': r"\1 --help",  # the reader's own, too

@@ -30,7 +30,7 @@ ROOMS = {  # lines of Python; what is above its budget may only shrink: (budget,
     "refgf/plan": (3300, 5500),
     "refgf/course refgf/site": (2200, 3460),
     "lessons": (17_000, 26_000),
-    "tests": (37_000, 58_700),
+    "tests": (37_000, 58_760),
 }
 
 

@@ -21,6 +21,7 @@ PAGES = {
     "lessons/teaching/first-day.md": "teaching/first-day/index.html",
     "lessons/teaching/faq.md": "teaching/faq/index.html",
     "lessons/teaching/exam.md": "teaching/exam/index.html",
+    "lessons/slides/README.md": "slides/index.html",
     "lessons/LICENSE.md": "license/index.html",
     "docs/judge.md": "judge/index.html",
     "docs/predict.md": "predict/index.html",

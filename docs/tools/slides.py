@@ -1,0 +1,92 @@
+"""The lectures of lessons/slides: their numbers, and their pages as HTML and PDF.
+
+    python docs/tools/slides.py              writes each marked number (`make figures` does it)
+    python docs/tools/slides.py MARP         makes build/slides (`make slides` does it)
+
+A mark follows its number, and is also the slide's note on where the number is from. It is an
+expression of the names in a figure's JSON: 2.9<!-- = worth[3]["own"] in 00_two_ranks -->
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DECKS = sorted((ROOT / "lessons" / "slides").glob("[0-9]*.md"))
+PICTURE = re.compile(r'!\[([^\]]*)\]\(([^)\s]+)(?: "([\d ]+)")?\)')
+MARK = re.compile(r"(\d[\d,]*(?:\.\d+)?)(<!-- = (.+?) in (\w+) -->)", re.DOTALL)
+
+
+def with_numbers(text: str) -> str:
+    """A deck with each marked number as the figures have it today, in as many decimals."""
+
+    def number(match: re.Match) -> str:
+        old, mark, expression, figure = match.groups()
+        result = json.loads((ROOT / "figures" / f"{figure}.json").read_text())
+        value = eval(expression, {"__builtins__": {"len": len, "set": set}}, result)
+        return f"{value:,.{len(old.partition('.')[2])}f}{mark}"
+
+    return MARK.sub(number, text)
+
+
+def pictures(deck: str) -> list[str]:
+    """Paths from lessons/slides."""
+    return [path for _, path, _ in PICTURE.findall(deck)]
+
+
+def draw(lesson: str, folder: Path) -> None:
+    """A lesson's figures as SVG without notes, from its JSON."""
+    script = next((ROOT / "lessons").glob(f"{lesson}_*.py"))
+    shutil.copy(ROOT / "figures" / f"{script.stem}.json", folder)
+    options = ("--plot", "--format", "svg", "--no-notes", "--output", folder)
+    subprocess.run([sys.executable, script, *options], check=True, stdout=subprocess.DEVNULL)
+
+
+def cropped(svg: Path, crop: str) -> str:
+    """The name of a copy of a picture that shows a part: left, top, right, bottom in percent."""
+    left, top, right, bottom = (float(edge) / 100 for edge in crop.split())
+    text = svg.read_text()
+    size = re.search(r'width="[\d.]+pt" height="[\d.]+pt" viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
+    width, height = map(float, size.groups())
+    box = (left * width, top * height, (right - left) * width, (bottom - top) * height)
+    view = "{2:g}pt;{3:g}pt;{0:g} {1:g} {2:g} {3:g}".format(*box).split(";")
+    new = 'width="{}" height="{}" viewBox="{}"'.format(*view)
+    name = f"{svg.stem}.{crop.replace(' ', '-')}.svg"
+    (svg.parent / name).write_text(text.replace(size[0], new, 1))
+    return name
+
+
+def render(marp: str, decks: list[Path], out: Path, kinds: tuple[str, ...]) -> None:
+    """Let Marp make pages of the decks in `out`, with sharp pictures and notes."""
+    shutil.copytree(ROOT / "lessons" / "drawings", out / "drawings", dirs_exist_ok=True)
+    (out / "figures").mkdir(exist_ok=True)
+    texts = {out / deck.name: deck.read_text() for deck in decks}
+    shown = {path for text in texts.values() for path in pictures(text) if "figures/" in path}
+    for lesson in sorted({Path(path).name[:2] for path in shown}):
+        draw(lesson, out / "figures")
+
+    def picture(match: re.Match) -> str:
+        alt, path, crop = match.groups()
+        svg = out / Path(path).parent.name / f"{Path(path).stem}.svg"
+        name = cropped(svg, crop) if crop else svg.name
+        return f"![{alt}]({svg.parent.name}/{name})"
+
+    for file, text in texts.items():
+        file.write_text(PICTURE.sub(picture, text))
+    style = ROOT / "lessons" / "slides" / "style.css"
+    for kind in kinds:
+        options = ("--no-stdin", "--allow-local-files", "--theme-set", style, *kind.split())
+        subprocess.run([marp, *texts, *options], check=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        out = ROOT / "build" / "slides"
+        out.mkdir(parents=True, exist_ok=True)
+        render(sys.argv[1], DECKS, out, ("--html", "--pdf --pdf-notes"))
+    else:
+        for deck in DECKS:
+            deck.write_text(with_numbers(deck.read_text()))

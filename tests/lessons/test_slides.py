@@ -1,0 +1,61 @@
+"""The lectures: numbers are those of the figures, pictures exist, notes fill 50 minutes."""
+
+import importlib.util
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = importlib.util.spec_from_file_location("slides", ROOT / "docs" / "tools" / "slides.py")
+slides = importlib.util.module_from_spec(TOOL)
+TOOL.loader.exec_module(slides)
+MARP = ROOT / "build" / "marp" / "node_modules" / ".bin" / "marp"
+
+
+def pages(deck: Path) -> list[str]:
+    """A deck's slides, without its settings."""
+    return deck.read_text().split("\n---\n")[1:]
+
+
+@pytest.mark.parametrize("deck", slides.DECKS, ids=lambda deck: deck.stem)
+class TestADeck:
+    def test_numbers_are_those_of_the_figures(self, deck):
+        text = deck.read_text()
+        assert slides.with_numbers(text) == text, "next: python docs/tools/slides.py"
+
+    def test_each_number_that_stands_out_says_where_it_is_from(self, deck):
+        for page in pages(deck):
+            for number in re.findall(r"\*\*([^*]*\d.*?)\*\*", page, re.DOTALL):
+                assert "<!-- = " in number or re.search(r"\bp\. \d+", page), number
+
+    def test_its_pictures_exist_and_are_described(self, deck):
+        for alt, path, _ in slides.PICTURE.findall(deck.read_text()):
+            assert (deck.parent / path).is_file() and len(alt.split()) >= 4, path
+
+    def test_notes_fill_a_meeting_of_50_minutes(self, deck):
+        minutes = [re.findall(r"^<!--\n(\d+) min\. ", page, re.MULTILINE) for page in pages(deck)]
+        assert 11 <= len(minutes) <= 14 and all(len(found) == 1 for found in minutes), minutes
+        assert sum(int(found[0]) for found in minutes) == 50
+
+    def test_the_plans_name_it(self, deck):
+        plans = (ROOT / "lessons" / "teaching" / "plans.md").read_text().split("## Four weeks")[1]
+        rows = [line.split("|") for line in plans.splitlines() if line.count("|") >= 7]
+        assert [row for row in rows if re.search(rf"\b{deck.stem}\b", row[5])]
+
+
+def test_a_number_that_is_no_longer_measured_is_noticed():
+    mark = '<!-- = worth[3]["ranks"] / 3 in 00_two_ranks -->'
+    assert slides.with_numbers(f"9.99{mark} and 9{mark}") == f"2.67{mark} and 3{mark}"
+
+
+@pytest.mark.long
+def test_a_deck_becomes_a_page(tmp_path):
+    if not (marp := shutil.which("marp") or shutil.which(MARP)):
+        pytest.skip("no marp; next: make slides, or npm install -g @marp-team/marp-cli")
+    slides.render(marp, slides.DECKS[:1], tmp_path, ("--html",))
+    page = (tmp_path / slides.DECKS[0].with_suffix(".html").name).read_text()
+    shown = re.findall(r'<img src="([^"]+)"', page)
+    assert len(shown) == len(slides.pictures(slides.DECKS[0].read_text()))
+    assert all((tmp_path / picture).is_file() for picture in shown) and "5 min. Hands up" in page
