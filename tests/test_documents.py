@@ -39,7 +39,6 @@ INSTEAD = {  # a command: what is run in its place, and why
     r"python docs/tools/(gains|slides).py": "true",  # tests/lessons; they write
     r"python -m refgf.predict plan": r"\g<0> --help",  # without its arguments
     r"refgf step loop.py": "refgf step --help",  # the reader's own loop; docs/judge.md has one
-    r'(refgf predict score) --predictor "my_command"': r"\1 --help",  # the reader's own, too
     r"(torchrun .*) --folder run": r"\1 --epochs 1",
     r"conda .*": "test -e environment.yml",  # tests/test_packaging.py compares it
     r"mpiexec -f hosts .*": "test -e lessons/03_lazy_allreduce.py",  # tests/cluster/test_slurm.py
