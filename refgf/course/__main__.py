@@ -20,6 +20,8 @@ def parser() -> argparse.ArgumentParser:
     sub = commands.add_parser("build", help=about, description=about)
     sub.add_argument("lesson", help="its number: 01; all, with --solutions private")
     sub.add_argument("--for", dest="platform", choices=PLATFORMS)
+    about = "other rules, which this number chooses: published answers get few marks"
+    sub.add_argument("--variant", type=int, metavar="N", help=about)
     about = "private: one archive for students, without solutions, answers and teacher's pages"
     sub.add_argument("--solutions", choices=("public", "private"), default="public", help=about)
     about = "of the hidden cases; default: that of an earlier build in DIR, else one is drawn"
@@ -36,9 +38,16 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run_build(options: argparse.Namespace) -> None:
-    private = options.solutions == "private"
+    private, lesson = options.solutions == "private", options.lesson
+    if options.variant is not None:
+        if options.variant < 0 or lesson == "all":
+            raise ValueError(
+                f"build: got {lesson} --variant {options.variant}; wanted one lesson, 0 or more; "
+                "next: build 03 --variant 7 --for plain"
+            )
+        lesson += f"v{options.variant}"
     if private and not options.platform:
-        made = build_for_students(options.lesson, options.output) / ARCHIVE
+        made = build_for_students(lesson, options.output) / ARCHIVE
         print(f"{made}: for students, without solutions, answers and teacher's pages")
         print("next: give it to them; --for PLATFORM builds what marks their files")
         return
@@ -47,7 +56,7 @@ def run_build(options: argparse.Namespace) -> None:
             f"build: got no --for; wanted one of {', '.join(PLATFORMS)}, or --solutions "
             "private; next: --for plain"
         )
-    folder = build(options.lesson, options.platform, options.seed, options.output, private)
+    folder = build(lesson, options.platform, options.seed, options.output, private)
     print(
         f"{folder}: starter/ for students, autograder/ for {options.platform}, instructor/ for you"
     )

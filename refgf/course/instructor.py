@@ -70,7 +70,8 @@ definitions, which are public; no test detects a copy of them.
 `--solutions private` puts `refgf-students.zip` into `starter/`: the lesson, and what it needs,
 without answers, solutions and pages for teachers. It marks on the student's own machine, so it has
 `refgf/oracle/spec`: each exercise's definition and typical mistakes as code, of another form than
-the answers'. And the project is public.
+the answers'. And the project is public. `--variant N` asks by other rules, so that the published
+answers get few marks. The other rules are public, too: change N each year.
 """
 
 

@@ -1,10 +1,13 @@
 """A lesson's exercises, its starter, and the answers."""
 
+import functools
 import re
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from refgf.oracle.grade.marking import exercises_of, lessons
+from refgf.oracle.spec.change import answers, chosen, starter
 from refgf.oracle.spec.exercise import Collective, Exercise
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -29,7 +32,7 @@ class LessonFiles:
     @property
     def page(self) -> Path:
         """How to teach it: absent for a teacher's own, unpublished lesson."""
-        return LESSONS / "teaching" / f"{self.number}.md"
+        return LESSONS / "teaching" / f"{self.number[:2]}.md"
 
     @property
     def points(self) -> int:
@@ -38,11 +41,14 @@ class LessonFiles:
     def words(self) -> list[str]:
         """The rows of the glossary that are first met in this lesson."""
         rows = (LESSONS / "glossary.md").read_text().splitlines()
-        return [row for row in rows if re.search(rf"\|[^|]*\b{self.number}\b[^|]*\|$", row)]
+        return [row for row in rows if re.search(rf"\|[^|]*\b{self.number[:2]}\b[^|]*\|$", row)]
 
 
 def lesson_files(lesson: str) -> LessonFiles:
     """ValueError for a lesson without exercises, and where lessons/ is missing."""
+    lesson, _, variant = (
+        lesson.partition("v") if re.match(r"\d+v\d+$", lesson) else (lesson, "", "")
+    )
     digits = re.sub(r"\D.*", "", lesson, flags=re.DOTALL)
     number = digits.zfill(2) if digits else lesson
     if number not in lessons():
@@ -63,4 +69,18 @@ def lesson_files(lesson: str) -> LessonFiles:
                 "answers are in its folder lessons/ and not in an installed package; "
                 "next: run python -m refgf.course in the folder of a checkout"
             )
-    return found
+    return by_other_rules(found, variant) if variant else found
+
+
+def by_other_rules(lesson: LessonFiles, variant: str) -> LessonFiles:
+    """A variant, with a starter and answers of its own in a folder that lasts as long as we do."""
+    number, changes = f"{lesson.number}v{variant}", chosen(lesson.number, int(variant))
+    files = Path(made().name) / f"{number}.py", Path(made().name) / f"answers_{number}.py"
+    files[0].write_text(starter(lesson.starter.read_text(), number, changes))
+    files[1].write_text(answers(lesson.answers.read_text(), changes))
+    return LessonFiles(number, exercises_of(number), *files)
+
+
+@functools.cache
+def made() -> tempfile.TemporaryDirectory:
+    return tempfile.TemporaryDirectory(prefix="refgf-variant-")

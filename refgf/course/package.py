@@ -6,7 +6,7 @@ import subprocess
 import zipfile
 from collections.abc import Mapping
 
-from refgf.course.lesson import LESSONS
+from refgf.course.lesson import LESSONS, lesson_files
 
 ROOT = LESSONS.parent
 ARCHIVE, FOLDER = "refgf-students.zip", "refgf-students"
@@ -38,15 +38,19 @@ need the whole project, which this archive is not.
 
 
 def archive(lessons: list[str]) -> bytes:
-    """The archive for these lessons: the files that git tracks, as they are now.
+    """The archive for these lessons: the files that git tracks, as they are now. 03v7: a variant.
 
     ValueError without git, and if a file would name what is withheld.
     """
     found: dict[str, str | bytes] = {}
+    numbers = {lesson[:2] for lesson in lessons}
     for name in taken():
         of = OF_A_LESSON.match(name)
-        if not name.startswith(PRIVATE) and (of is None or of[1] in lessons):
+        if not name.startswith(PRIVATE) and (of is None or of[1] in numbers):
             found[name] = without_names(name, (ROOT / name).read_bytes())
+    for lesson in lessons:
+        del found[f"lessons/student/{lesson[:2]}.py"]
+        found[f"lessons/student/{lesson}.py"] = lesson_files(lesson).starter.read_bytes()
     first = next(name for name in found if re.match(r"lessons/\d\d_", name))
     found["README.md"] = README.format(
         lessons=", ".join(lessons), number=lessons[0], script=first.removeprefix("lessons/")

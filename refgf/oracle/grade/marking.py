@@ -32,6 +32,7 @@ from refgf.oracle.grade.shown import (
     size,
     without_text,
 )
+from refgf.oracle.spec.change import changed, chosen
 from refgf.oracle.spec.exercise import (
     EXERCISES,
     PUBLIC_SEED,
@@ -73,7 +74,10 @@ def lessons() -> list[str]:
 
 
 def exercises_of(lesson: str) -> list[Exercise | Collective]:
-    """In their order. ValueError for an unknown lesson."""
+    """In their order. ValueError for an unknown lesson. 03v7: lesson 03, other rules."""
+    lesson, _, variant = (
+        lesson.partition("v") if re.match(r"\d+v\d+$", lesson) else (lesson, "", "")
+    )
     number = re.match(r"\d*", lesson)[0].zfill(2)  # 1, 01 and 01_ring_allreduce are the same
     if number not in lessons():
         raise ValueError(
@@ -81,7 +85,9 @@ def exercises_of(lesson: str) -> list[Exercise | Collective]:
             "next: python -m refgf.oracle grade 01 lessons/student/01.py"
         )
     importlib.import_module(module_of(number))
-    return [EXERCISES[each] for each in sorted(EXERCISES) if each.startswith(f"{number}.")]
+    found = [EXERCISES[each] for each in sorted(EXERCISES) if each.startswith(f"{number}.")]
+    changes = chosen(number, int(variant)) if variant else []
+    return [changed(exercise, changes) for exercise in found]
 
 
 def module_of(number: str) -> str:

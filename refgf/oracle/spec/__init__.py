@@ -18,6 +18,7 @@ import refgf.oracle.spec.daso.traffic
 import refgf.oracle.spec.hierarchy.log_phases
 import refgf.oracle.spec.hierarchy.traffic
 import refgf.oracle.spec.hierarchy.two_levels
+import refgf.oracle.spec.lazy.changes
 import refgf.oracle.spec.lazy.sums
 import refgf.oracle.spec.merge.groups
 import refgf.oracle.spec.merge.lesson_09

@@ -241,8 +241,8 @@ def sum_calls(
     result = pools[rank].copy() if others is None else others(pools)
     for start, stop in calls:
         result[start:stop] = sum(pool[start:stop] for pool in pools) / divisor
-    slices = pool_slices([g.size for g in gradients[rank]])
-    return [result[i:j].reshape(g.shape) for (i, j), g in zip(slices, gradients[rank])]
+    slices = pool_slices([np.size(g) for g in gradients[rank]])
+    return [result[i:j].reshape(np.shape(g)) for (i, j), g in zip(slices, gradients[rank])]
 
 
 def on_ranks(random: np.random.Generator, p: int, shapes: list[tuple]) -> list[Arrays]:

@@ -1,0 +1,68 @@
+"""Lessons by other rules: what published answers get; starter and answers follow the rules."""
+
+import re
+import runpy
+
+import pytest
+
+from refgf.course.__main__ import main
+from refgf.course.build import build
+from refgf.course.lesson import lesson_files
+from refgf.oracle.grade.marking import lessons, mark
+from refgf.oracle.grade.trusted import Trusted, costs
+from refgf.oracle.spec.change import CHANGES, chosen
+from refgf.oracle.spec.exercise import PUBLIC_SEED
+
+SEED, VARIANTS = 4711, [f"{lesson}v{number}" for lesson in CHANGES for number in range(20)]
+
+
+def points(functions, lesson):
+    found = 0
+    for exercise in lesson.exercises:
+        student = Trusted(**{exercise.name: functions[exercise.name]})
+        found += mark(student, exercise, [PUBLIC_SEED, SEED]).points
+    return found
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_published_answers_get_few_points_and_the_variants_own_get_all(name):
+    lesson, published = lesson_files(name), lesson_files(name[:2])
+    assert points(runpy.run_path(str(published.answers)), lesson) <= 0.4 * lesson.points
+    assert points(runpy.run_path(str(lesson.answers)), lesson) == lesson.points == published.points
+    assert points(runpy.run_path(str(published.answers)), published) == lesson.points
+    for exercise in lesson.exercises:
+        assert [m.sentence for m in exercise.mistakes if not costs(exercise, m)] == []
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_starter_says_all_rules(name):
+    text, published = (lesson_files(n).starter.read_text() for n in (name, name[:2]))
+    exercises = lesson_files(name).exercises
+    said = published + "".join(p.what for e in lesson_files(name[:2]).exercises for p in e.parts)
+    said += "".join(m.sentence for e in lesson_files(name[:2]).exercises for m in e.mistakes)
+    for change in chosen(name[:2], int(name[3:])):
+        assert [old for old in change.words if old not in said] == []
+    assert max(map(len, text.splitlines())) <= 100 and "lessons/student" not in text
+    assert f"grade {name} {name}.py" in text and "--mine" not in text
+    for exercise in exercises[1:]:
+        (example, *_) = re.findall(rf"    ({exercise.name}\(.*?\) -> .+?)(?= {{3,}}|\n)", text)
+        assert example not in published or exercise.name == "sum_calls", example
+
+
+def test_a_package_of_a_variant(tmp_path, capsys):
+    name = "03v7"
+    arguments = ["build", "03", "--variant", "7", "--for", "plain", "--output", str(tmp_path)]
+    assert main(arguments) == 0
+    assert (tmp_path / "starter" / f"{name}.py").is_file()
+    assert f"grade {name} {name}.py" in (tmp_path / "starter" / "README.md").read_text()
+    page = (tmp_path / "instructor" / "README.md").read_text()
+    assert "as in the published exercise; here" in page and f"build {name} --for plain" in page
+    assert build(name, "plain", None, str(tmp_path)) == tmp_path
+    archive = ["build", "03", "--variant", "7", "--solutions", "private"]
+    assert main([*archive, "--output", str(tmp_path / "students")]) == 0
+    data = (tmp_path / "students" / "refgf-students.zip").read_bytes()
+    assert b"lessons/student/03v7.py" in data and b"lessons/student/03.py" not in data
+    capsys.readouterr()
+    without = next(lesson for lesson in lessons() if lesson not in CHANGES)
+    for wrong in (["build", without, "--variant", "1"], ["build", "03", "--variant", "-1"]):
+        assert main([*wrong, "--for", "plain"]) == 2 and "; wanted one" in capsys.readouterr().err
