@@ -32,6 +32,8 @@ ALTS = {
     "and calibrated TCP; a fat tree with two orders of the ranks.",
     "08_scaling_rows": "Predicted against published time of steps on 16 GPUs, three systems, "
     "Ethernet and InfiniBand; from inputs only, and with one calibrated overhead.",
+    "09_merged_gradients_counterexample": "Bars: when the last call of three gradients ends by the "
+    "greedy rule and by the best merge, measured and predicted.",
     "09_merged_gradients_misses": "Share of cases in which the greedy rule's step is longer than "
     "the best merge's by at least so many percent: random and real networks.",
     "09_merged_gradients_scaling": "Predicted scaling efficiency of ResNet-50 against GPUs, for "
