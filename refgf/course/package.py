@@ -12,7 +12,8 @@ ROOT = LESSONS.parent
 ARCHIVE, FOLDER = "refgf-students.zip", "refgf-students"
 SCRIPTS = ("setup.sh", "run_autograder")
 TAKEN = "refgf lessons figures pyproject.toml Makefile environment.yml environment-gpu.yml LICENSE"
-PRIVATE = ("lessons/teaching/", "lessons/solutions/", "refgf/course/", "refgf/site/")
+PRIVATE = ("lessons/teaching/", "lessons/slides/", "lessons/solutions/")
+PRIVATE += ("refgf/course/", "refgf/site/")
 OF_A_LESSON = re.compile(r"(?:figures/|lessons/(?:student/|drawings/)?)(\d\d)[_.]")
 CUTS = {  # what names a file that stays with the teacher: (which files, pattern): in its place
     (r"lessons/\d\d_.*\.py", r" *\((?:solutions|answers): lessons/[^)\n]*\)"): "",
