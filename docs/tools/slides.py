@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DECKS = sorted((ROOT / "lessons" / "slides").glob("[0-9]*.md"))
-PICTURE = re.compile(r'!\[([^\]]*)\]\(([^)\s]+)(?: "([\d ]+)")?\)')
+PICTURE = re.compile(r'!\[([^\]]*)\]\(([^)\s]+)(?: "([\d. ]+)")?\)')
 MARK = re.compile(r"(\d[\d,]*(?:\.\d+)?)(<!-- = (.+?) in (\w+) -->)", re.DOTALL)
 
 
