@@ -124,8 +124,8 @@ attack: setup  # hundreds of cases from a printed seed, a table at the end
 	exec $(PY) tests/attack/run.py $(ARGS)
 
 # Long tests that only compute, in one process or a few: two of them side by side.
-LONG_IN_PAIRS := tests/approval tests/course tests/oracle tests/papers tests/plan tests/training tests/foreign tests/test_types.py tests/test_wheel.py \
-  tests/test_documents.py tests/lessons tests/site tests/torch
+LONG_IN_PAIRS := tests/approval tests/course tests/engine tests/gpu tests/oracle tests/papers tests/plan \
+  tests/training tests/foreign tests/test_types.py tests/test_wheel.py tests/test_documents.py tests/lessons tests/site tests/torch
 # The attack has always the same cases, so that no landing depends on luck; make attack draws others.
 test-long: setup $(VENV)/.ready-mutation
 	exec $(PY) -m pytest -m long -n 2 --dist worksteal $(LONG_IN_PAIRS)
