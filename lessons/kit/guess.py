@@ -16,12 +16,12 @@ from kit.words import off_by
 
 NUMBER = re.compile(
     r"(?<![\w.])(-?\d[\d,]*\.?\d*(?:e-?\d+)?|inf)\s*"
-    r"(%|percent|x\b|times|[KMG]iB|B\b|bytes|[mu]?s\b|calls?)?"
+    r"(%|percent|x\b|times|[kKMG]?i?B\b|bytes|[mun]?s\b|calls?)?(?!\w)"
 )
 KINDS = {"percent": "%", "x": "times", "calls": "call", "bytes": "B"}
 SCALES = {
-    "B": {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30},
-    "s": {"s": 1, "ms": 1e-3, "us": 1e-6},
+    "B": {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 1e3, "MB": 1e6, "GB": 1e9},
+    "s": {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
 }
 NAMED = {"eager": "0 B", "one call": "inf B"}  # thetas that have names
 
@@ -30,6 +30,7 @@ def numbers(text: str) -> list[tuple[float, str]]:
     """[(3.0, "times"), ...]; "16 MiB" in B, "2 ms" in s, the unit "" where there is none."""
     for name, theta in NAMED.items():
         text = re.sub(rf"^{name}", theta, text.strip())
+    text = text.replace("KB", "kB").replace("\N{MICRO SIGN}s", "us")
     found = []
     for digits, unit in NUMBER.findall(text):
         unit = KINDS.get(unit, unit)
@@ -68,8 +69,10 @@ class Guess:
         else:
             asked, given = numbers(self.example), numbers(guess)
             wanted = "1 number" if len(asked) == 1 else f"{len(asked)} numbers"
+            if scales := SCALES.get(asked[0][1]):
+                wanted += f" with its unit ({', '.join(scales)})"
             fits = len(given) == len(asked) and all(
-                unit == own or (unit == "" and own != "s")
+                unit == own or (unit == "" and own not in SCALES)
                 for (_, unit), (_, own) in zip(given, asked)
             )
         return "" if fits else f"got {guess!r}; wanted {wanted}; next: --predict '{self.example}'"

@@ -60,7 +60,7 @@ def archive(lessons: list[str]) -> bytes:
 
 
 def taken() -> list[str]:
-    """The tracked files that students may get: no notes of a teacher's that lie beside them."""
+    """The tracked files that students may get: no notes that a teacher keeps there."""
     command = ["git", "ls-files", "-z", "--", *TAKEN.split()]
     try:
         listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)

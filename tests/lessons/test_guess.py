@@ -35,9 +35,15 @@ def test_each_lesson_compares_its_own_example(lesson):
         (TWO, "no idea", False),
         (BYTES, "eager", True),
         (BYTES, "one call", True),
-        (BYTES, "65536", True),
+        (BYTES, "65536 bytes", True),
+        (BYTES, "64 MB", True),
+        (BYTES, "65536", False),  # of what?
+        (BYTES, "64K", False),
+        (BYTES, "64 Mbit", False),
         (BYTES, "16 times", False),
         (TIME, "3 us", True),
+        (TIME, "3 \N{MICRO SIGN}s", True),
+        (TIME, "2 minutes", False),
         (TIME, "3", False),  # 3 of what?
         (WORD, "Mixed-precision", True),
         (WORD, "the weather", False),
@@ -56,6 +62,7 @@ def test_its_form(form, guess, fits):
     [
         (TWO, "4 and 2", "1.45 times with a call, 1.00 times with one", "2.8 x and 100% off"),
         (BYTES, "64 KiB", "theta = 16 MiB, 6 calls a step, for ResNet-50", "256 x off"),
+        (BYTES, "64 MB", "theta = 64 MiB, 6 calls a step", "5% off"),
         (BYTES, "eager", "eager, for ResNet-50", "0% off"),
         (TIME, "0.5 ms", "250 us", "100% off"),
         (BYTES, "one call", "theta = 16 MiB", "infinitely off"),

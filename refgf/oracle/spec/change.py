@@ -41,9 +41,8 @@ class Change:
     words: dict[str, str] = field(default_factory=dict)
 
 
-CHANGES: dict[
-    str, list[list[list[Change]]]
-] = {}  # lesson: choices, each of several sets of changes
+# lesson: choices, each of several sets of changes
+CHANGES: dict[str, list[list[list[Change]]]] = {}
 
 
 def chosen(lesson: str, number: int) -> list[Change]:
@@ -136,13 +135,9 @@ def answers(text: str, changes: list[Change]) -> str:
 
 def shown(value: Any) -> str:
     """As a starter writes it: arrays as lists, 2.0 as 2.0, infinity as math.inf."""
-    if isinstance(value, np.ndarray):
-        return (
-            str([int(x) if x == int(x) else x for x in value.tolist()])
-            if value.ndim == 1
-            else (f"[{', '.join(map(shown, value))}]")
-        )
-    if isinstance(value, list):
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        return str([int(x) if x == int(x) else x for x in value.tolist()])
+    if isinstance(value, list | np.ndarray):
         return f"[{', '.join(map(shown, value))}]"
     if isinstance(value, tuple):
         return f"({', '.join(map(shown, value))})"
