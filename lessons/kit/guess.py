@@ -16,13 +16,14 @@ from kit.words import off_by
 
 NUMBER = re.compile(
     r"(?<![\w.])(-?\d[\d,]*\.?\d*(?:e-?\d+)?|inf)\s*"
-    r"(%|percent|x\b|times|[kKMG]?i?B\b|bytes|[mun]?s\b|calls?)?(?!\w)"
+    r"(%|percent|x\b|times|[kKMG]?i?B\b|bytes|[munµ]?s\b|calls?)?(?!\w)"
 )
-KINDS = {"percent": "%", "x": "times", "calls": "call", "bytes": "B"}
+SAME = {"percent": "%", "x": "times", "calls": "call", "bytes": "B"}
 SCALES = {
     "B": {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 1e3, "MB": 1e6, "GB": 1e9},
-    "s": {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
+    "s": {"s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9},
 }
+SCALED = {unit: (base, x) for base, units in SCALES.items() for unit, x in units.items()}
 NAMED = {"eager": "0 B", "one call": "inf B"}  # thetas that have names
 
 
@@ -30,14 +31,11 @@ def numbers(text: str) -> list[tuple[float, str]]:
     """[(3.0, "times"), ...]; "16 MiB" in B, "2 ms" in s, the unit "" where there is none."""
     for name, theta in NAMED.items():
         text = re.sub(rf"^{name}", theta, text.strip())
-    text = text.replace("KB", "kB").replace("\N{MICRO SIGN}s", "us")
-    found = []
-    for digits, unit in NUMBER.findall(text):
-        unit = KINDS.get(unit, unit)
-        base = next((base for base, scales in SCALES.items() if unit in scales), unit)
-        scale = SCALES.get(base, {}).get(unit, 1)
-        found.append((float(digits.replace(",", "")) * scale, base))
-    return found
+    found = [
+        (digits.replace(",", ""), SAME.get(unit, unit)) for digits, unit in NUMBER.findall(text)
+    ]
+    scaled = [(digits, *SCALED.get(unit, (unit, 1))) for digits, unit in found]
+    return [(float(digits) * scale, unit) for digits, unit, scale in scaled]
 
 
 def plain(word: str) -> str:
@@ -57,8 +55,7 @@ class Guess:
 
     def named(self, text: str) -> str | None:
         """The choice that this text names first; None without one."""
-        text = plain(text)
-        places = {choice: text.find(plain(choice)) for choice in self.choices}
+        places = {choice: plain(text).find(plain(choice)) for choice in self.choices}
         found = [choice for choice, place in places.items() if place >= 0]
         return min(found, key=lambda choice: (places[choice], -len(choice)), default=None)
 
