@@ -89,6 +89,21 @@ def intel(package: str, folder: Path) -> dict[str, str]:
     }
 
 
+FEW_CORES = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "true",
+}
+HALVES = """
+import numpy as np
+import refgf.launch
+from mpi4py import MPI
+from refgf.comm.native import mpi_allreduce
+
+x = np.full(1001, 0.1, np.float16)
+mpi_allreduce(MPI.COMM_WORLD)(x)
+assert abs(x - 0.3).max() < 1e-3, x
+"""
 SITES = {
     "MPICH Version 4": (debian, "mpich"),
     "Open MPI v4": (debian, "openmpi-bin"),
@@ -130,6 +145,11 @@ def test_the_first_command_on_a_cluster(clone, module, name, tmp_path):
     code, said = run("make", "demo", "MPI=site", *options, folder=clone, env=env)
     assert code == 0 and "on 5 ranks" in said, said
     python = clone / ".venv-site" / "bin" / "python"
+    lesson = "lessons/05_mixed_precision.py", "--quick", "--output", tmp_path
+    for program in (lesson, ("-c", HALVES)):  # Open MPI 4 has no type for float16
+        command = ("mpiexec", "-n", 3, python, *program)
+        code, said = run(*command, folder=clone, env=env | FEW_CORES)
+        assert code == 0, said
     assert not list(python.parent.glob("mpiexec*"))
     (clone / ".venv-site" / "lib" / "libmpi.so.12").unlink(missing_ok=True)
     doctor = f"{python} -m refgf.doctor"

@@ -12,7 +12,7 @@ from refgf.nn.workspace import cut
 # second level, but every NumPy call releases and re-acquires the GIL, which costs a communication
 # thread more than cache locality saves.
 BLOCK_ELEMENTS_CPU = 131_072
-BLOCK_ELEMENTS_GPU = 4_194_304  # a GPU needs few large kernels
+BLOCK_ELEMENTS_GPU = 16_777_216  # a GPU needs few large kernels
 
 
 def block_elements(x: Array) -> int:

@@ -5,7 +5,8 @@
 MPI accepts a message that is too short, and the sum is then wrong silently. If one is too long, it
 says only "message truncated". Both happen when ranks hold arrays of different lengths or
 types. Everything is received as bytes, because MPICH ends the process if a message does not hold a
-whole number of elements. Cost: no message; 0.5 us more for each that is received.
+whole number of elements. It is sent as bytes too, because Open MPI 4 has no type for float16.
+Cost: no message; 0.5 us more for each that is received.
 """
 
 import sys
@@ -23,7 +24,7 @@ def exact(comm: Any) -> Any:
 
 
 class ExactComm:
-    """Wraps a communicator of MPI. Everything that does not receive is passed on unchanged."""
+    """Wraps a communicator of MPI. All but sends and receives is passed on unchanged."""
 
     def __init__(self, comm: Comm) -> None:
         self._comm, self._mpi = comm, sys.modules["mpi4py.MPI"]
@@ -31,6 +32,12 @@ class ExactComm:
 
     def __getattr__(self, name: str):
         return getattr(self._comm, name)
+
+    def Send(self, buf: Array, dest: int, tag: int = 0) -> None:
+        self._comm.Send((buf, self._byte), dest, tag)
+
+    def Isend(self, buf: Array, dest: int, tag: int = 0) -> Any:
+        return self._comm.Isend((buf, self._byte), dest, tag)
 
     def Recv(self, buf: Array, source: int, tag: int = 0) -> None:
         try:
@@ -49,8 +56,8 @@ class ExactComm:
         recvtag: int = 0,
     ) -> None:
         try:
-            arriving = recvbuf, self._byte
-            self._comm.Sendrecv(sendbuf, dest, sendtag, arriving, source, recvtag, self._status)
+            leaving, arriving = (sendbuf, self._byte), (recvbuf, self._byte)
+            self._comm.Sendrecv(leaving, dest, sendtag, arriving, source, recvtag, self._status)
         except self._mpi.Exception as error:
             self._explain(error, recvbuf, source)
         self._check(recvbuf, source)

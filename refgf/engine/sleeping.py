@@ -18,6 +18,7 @@ one; with segments always 0.35 s.
 All ranks of a communicator have to be wrapped, so that both ends cut alike.
 """
 
+import sys
 import time
 from collections import deque
 from itertools import zip_longest
@@ -37,7 +38,7 @@ class SleepingComm:
     """Wraps a communicator of MPI. Everything that does not wait is passed on unchanged."""
 
     def __init__(self, comm: Comm) -> None:
-        self._comm = comm
+        self._comm, self._byte = comm, sys.modules["mpi4py.MPI"].BYTE  # Open MPI 4 has no float16
 
     def __getattr__(self, name: str):
         return getattr(self._comm, name)
@@ -46,10 +47,10 @@ class SleepingComm:
         return SleepingComm(self._comm.Dup())
 
     def Isend(self, buf: Array, dest: int, tag: int = 0) -> "_SleepingRequest":
-        return _SleepingRequest(self._comm.Isend(buf, dest, tag))
+        return _SleepingRequest(self._comm.Isend((buf, self._byte), dest, tag))
 
     def Irecv(self, buf: Array, source: int, tag: int = 0) -> "_SleepingRequest":
-        return _SleepingRequest(self._comm.Irecv(buf, source, tag))
+        return _SleepingRequest(self._comm.Irecv((buf, self._byte), source, tag))
 
     def Send(self, buf: Array, dest: int, tag: int = 0) -> None:
         self.Isend(buf, dest, tag).Wait()

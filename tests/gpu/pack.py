@@ -17,7 +17,8 @@ from tests.gpu.parts import ROOT
 
 LARGEST = 55 * 10**6  # bytes
 FILES = ["refgf", "lessons/*.py", "lessons/kit", "lessons/lab", "tests/gpu", "tests/support"]
-FILES += ["tests/speed", ":(glob)tests/*.py", "pyproject.toml", "tests/engine/test_fused_gpu.py"]
+FILES += ["tests/speed", "tests/baselines", ":(glob)tests/*.py", "pyproject.toml"]
+FILES += ["tests/engine/test_fused_gpu.py"]
 FILES += [":!tests/test_*", ":!refgf/oracle/golden", ":!refgf/site"]
 WHEELS = {  # of PyPI, by the module that says whether a machine has it
     "mpi4py": "mpi4py",

@@ -12,9 +12,10 @@ from pathlib import Path
 from tests.gpu.usable import why_no_device_pointers, why_no_torch
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ["-m", "pytest", "tests/gpu", "-rs", "-k", "not stand-in", "--timeout=60"]
+PYTEST = ["-m", "pytest", "--color=no", "--durations=5"]
+TESTS = [*PYTEST, "tests/gpu", "-rs", "-k", "not stand-in", "--timeout=60"]
 TESTS += ["--ignore=tests/gpu/test_gpu_run.py", "--ignore=tests/gpu/test_gpu_pack.py"]
-RING = ["-m", "pytest", "tests/gpu/test_gpu_comm.py", "-k", "not stand-in and defined_bits"]
+RING = [*PYTEST, "tests/gpu/test_gpu_comm.py", "-k", "not stand-in and defined_bits"]
 NETWORKS = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
 PRECISIONS = "float32", "float16", "tf32"
 LESSONS = "01", "03", "05", "06", "12"
@@ -93,10 +94,11 @@ STAGES = [
         "tests",
         90,
         [
-            Part("tests, ranks as threads", TESTS, 60, environment=staged("0")),
-            on_ranks("tests on 4 ranks, staged", TESTS, 40, 4),
-            on_ranks("tests on 4 ranks, device pointers", TESTS, 40, 4, "1"),
+            Part("tests, ranks as threads", TESTS, 85, environment=staged("0")),
+            on_ranks("tests on 4 ranks, staged", TESTS, 85, 4),
+            on_ranks("tests on 4 ranks, device pointers", TESTS, 85, 4, "1"),
         ],
+        at_a_time=3,
     ),
     Stage("lessons", 120, [lesson(number) for number in LESSONS], at_a_time=3),
     Stage(

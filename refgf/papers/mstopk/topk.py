@@ -54,7 +54,7 @@ def exact_top_k(x: Array, k: int) -> Array:
     """Indices of the k largest magnitudes of x (n,); of equal ones the first. -> (k,) ascending"""
     xp = array_module(x)
     magnitude = xp.abs(x)
-    _require_choice(magnitude, k, "exact_top_k")
+    _largest(magnitude, k, "exact_top_k")
     if k == 0:
         return xp.arange(0)
     smallest = xp.partition(magnitude, x.size - k)[x.size - k]  # the k-th largest
@@ -83,16 +83,16 @@ def mstopk(x: Array, k: int, start: float = 0.0, rounds: int = ROUNDS) -> Array:
         k - 1 elements may be sent.
     """
     xp, magnitude = array_module(x), array_module(x).abs(x)
-    _require_choice(magnitude, k, "mstopk")
+    high = _largest(magnitude, k, "mstopk")
     require(0 <= start < 1, "mstopk", f"start={start}", "0 <= start < 1", "start=0.0")
     if k == 0:
         return xp.arange(0)
-    high, low = float(magnitude.max()), float(magnitude.mean(dtype=numpy.float64))
+    low = float(magnitude.mean(dtype=numpy.float64))
     if xp.count_nonzero(magnitude >= low) < k:
         low = 0.0
-    # `taken` elements reach `certain`; more than k reach `possible`
-    taken, certain, possible = 0, math.inf, 0.0
-    left, right, candidates = 0.0, 1.0, magnitude
+    # `taken` elements reach `certain`; more than k, the candidates, reach the threshold below it
+    taken, certain = 0, math.inf
+    left, right, candidates, places = 0.0, 1.0, magnitude, None
     for _ in range(rounds):
         ratio = left + (right - left) / 2
         threshold = low + ratio * (high - low)
@@ -103,28 +103,37 @@ def mstopk(x: Array, k: int, start: float = 0.0, rounds: int = ROUNDS) -> Array:
             if count > taken:
                 taken, certain = count, threshold
         else:
-            left, possible, candidates = ratio, threshold, candidates[reach]
+            left, kept = ratio, xp.flatnonzero(reach)
+            candidates, places = candidates[kept], _at(places, kept)
         if taken == k:
             break
-    chosen = xp.flatnonzero(magnitude >= certain)
+    chosen = _at(places, xp.flatnonzero(candidates >= certain))
     if taken == k:
         return chosen
-    between = xp.flatnonzero((magnitude >= possible) & (magnitude < certain))
+    between = _at(places, xp.flatnonzero(candidates < certain))
     first = int(start * (between.size - (k - taken) + 1))
     return xp.sort(xp.concatenate([chosen, between[first : first + k - taken]]))
 
 
-def _require_choice(magnitude, k: int, operation: str) -> None:
+def _at(places: Array | None, kept: Array) -> Array:
+    """Indices into x of candidates, by their indices `kept`; places None: all of x are ones."""
+    return kept if places is None else places[kept]
+
+
+def _largest(magnitude: Array, k: int, operation: str) -> float:
+    """The largest magnitude, 0 of none. ValueError unless k of them can be chosen in order."""
     if not 0 <= k <= magnitude.size:
         raise ValueError(
             f"{operation}: got k = {k}; wanted 0 to {magnitude.size}, the number of elements; "
             "next: keep_count(n, percent)"
         )
-    if magnitude.size and not math.isfinite(float(magnitude.max())):
+    largest = float(magnitude.max()) if magnitude.size else 0.0
+    if not math.isfinite(largest):
         raise ValueError(
             f"{operation}: got an infinity or NaN among {magnitude.size} elements; wanted finite "
             "ones, which have an order; next: skip this step on all ranks, as CSC does"
         )
+    return largest
 
 
 @checked
