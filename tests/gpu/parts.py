@@ -13,8 +13,8 @@ from tests.gpu.usable import why_no_device_pointers, why_no_torch
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTEST = ["-m", "pytest", "--color=no", "--durations=5"]
-TESTS = [*PYTEST, "tests/gpu", "-rs", "-k", "not stand-in", "--timeout=60"]
-TESTS += ["--ignore=tests/gpu/test_gpu_run.py", "--ignore=tests/gpu/test_gpu_pack.py"]
+TESTS = [*PYTEST, "-rs", "-k", "not stand-in", "--timeout=60"]
+TESTED = "comm", "exchange", "kernels", "nn", "training"  # tests/gpu/test_gpu_TESTED.py
 RING = [*PYTEST, "tests/gpu/test_gpu_comm.py", "-k", "not stand-in and defined_bits"]
 NETWORKS = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
 PRECISIONS = "float32", "float16", "tf32"
@@ -68,6 +68,16 @@ def on_ranks(name: str, tests: list[str], limit_s: float, ranks: int, aware: str
     return Part(name, arguments, limit_s, ranks, environment=staged(aware), missing=missing)
 
 
+def tests_of(tested: str) -> list[Part]:
+    """With ranks as threads, staged through host memory, and with device pointers."""
+    name, tests = f"tests of {tested}", [*TESTS, f"tests/gpu/test_gpu_{tested}.py"]
+    return [
+        Part(f"{name}, ranks as threads", tests, 85, environment=staged("0")),
+        on_ranks(f"{name} on 4 ranks, staged", tests, 85, 4),
+        on_ranks(f"{name} on 4 ranks, device pointers", tests, 85, 4, "1"),
+    ]
+
+
 def network(name: str, precision: str) -> Part:
     options = ["--network", name, "--precision", precision, RATIOS]
     arguments = ["tests/gpu/speed_networks.py", *options]
@@ -93,12 +103,8 @@ STAGES = [
     Stage(
         "tests",
         90,
-        [
-            Part("tests, ranks as threads", TESTS, 85, environment=staged("0")),
-            on_ranks("tests on 4 ranks, staged", TESTS, 85, 4),
-            on_ranks("tests on 4 ranks, device pointers", TESTS, 85, 4, "1"),
-        ],
-        at_a_time=3,
+        [part for tested in TESTED for part in tests_of(tested)],
+        at_a_time=6,
     ),
     Stage("lessons", 120, [lesson(number) for number in LESSONS], at_a_time=3),
     Stage(

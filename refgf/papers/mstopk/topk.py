@@ -75,7 +75,8 @@ def mstopk(x: Array, k: int, start: float = 0.0, rounds: int = ROUNDS) -> Array:
 
     Five changes to the public code:
       - where fewer than k elements reach the mean, the search begins at 0;
-      - after a round that found too many, only those are searched (the counts are the same);
+      - after a round that found too many, only those are searched (the counts are the same), if
+        they are half as many or fewer;
       - the search ends when exactly k are found;
       - where 1 to k elements reach none of the thresholds tried, none is certain. There the
         threshold then stays 0, which all elements reach, so more than k are sent;
@@ -90,8 +91,8 @@ def mstopk(x: Array, k: int, start: float = 0.0, rounds: int = ROUNDS) -> Array:
     low = float(magnitude.mean(dtype=numpy.float64))
     if xp.count_nonzero(magnitude >= low) < k:
         low = 0.0
-    # `taken` elements reach `certain`; more than k, the candidates, reach the threshold below it
-    taken, certain = 0, math.inf
+    # `taken` elements reach `certain`; more than k reach `possible`, and are among the candidates
+    taken, certain, possible = 0, math.inf, 0.0
     left, right, candidates, places = 0.0, 1.0, magnitude, None
     for _ in range(rounds):
         ratio = left + (right - left) / 2
@@ -103,14 +104,17 @@ def mstopk(x: Array, k: int, start: float = 0.0, rounds: int = ROUNDS) -> Array:
             if count > taken:
                 taken, certain = count, threshold
         else:
-            left, kept = ratio, xp.flatnonzero(reach)
-            candidates, places = candidates[kept], _at(places, kept)
+            left, possible = ratio, threshold
+            if 2 * count <= candidates.size:
+                kept = xp.flatnonzero(reach)
+                candidates, places = candidates[kept], _at(places, kept)
         if taken == k:
             break
     chosen = _at(places, xp.flatnonzero(candidates >= certain))
     if taken == k:
         return chosen
-    between = _at(places, xp.flatnonzero(candidates < certain))
+    reach = (candidates >= possible) & (candidates < certain)
+    between = _at(places, xp.flatnonzero(reach))
     first = int(start * (between.size - (k - taken) + 1))
     return xp.sort(xp.concatenate([chosen, between[first : first + k - taken]]))
 
