@@ -1,6 +1,6 @@
 """NumPy or CuPy: which library made an array, its memory, copies to the host, devices.
 
-The CuPy half of this file has not run on a GPU yet: see docs/gpu.md.
+docs/gpu.md says what has run on a GPU.
 """
 
 import importlib

@@ -78,7 +78,7 @@ class Lesson:
             "--device",
             default=gpu.CPU,
             metavar="cpu|gpu|gpu:N|auto",
-            help="NumPy on the CPU, or CuPy on a GPU: number N, or by rank (never run on one yet)",
+            help="NumPy on the CPU, or CuPy on a GPU: number N, or by rank",
         )
         if like:
             add(

@@ -12,7 +12,7 @@ float16 in float and rounds when it assigns. The exception are subnormal numbers
 compiles every kernel with `-ftz=true`, its own too, and a GPU then takes them as 0.
 `narrow` and `widen` are missing: CuPy's casts are one kernel already.
 
-Not yet run on a GPU: see docs/gpu.md. The tests run the same text as C, and compile it for GPUs.
+docs/gpu.md has what a GPU showed. The tests run the same text as C, and compile it for GPUs.
 """
 
 import functools

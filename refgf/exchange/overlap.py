@@ -11,7 +11,7 @@ communicator. Cost: two queue operations per call; no copy.
 
 On a GPU backward only queues kernels, so an array may be announced before it is computed. Each
 array is queued with an event of the stream that produces it. The thread selects the array's device
-and waits for that event, on a stream of its own (`streams.py`; not yet run on a GPU).
+and waits for that event, on a stream of its own (`streams.py`).
 """
 
 import queue

@@ -5,7 +5,7 @@
 The same network, batches and settings. A rank alone sums nothing, but all of the hook runs: chunks
 are chosen on the device, packed, sent and put back, and momentum is corrected. The weights may
 differ by what the order of sums does, which may also decide between two chunks that are nearly
-equal. Not yet run on a GPU.
+equal.
 """
 
 import os

@@ -2,14 +2,21 @@
 
 import json
 import platform
+import re
+import sys
 from pathlib import Path
 
 import numpy
 
-from refgf.device import module
-from tests.gpu.measure import judge
-from tests.gpu.perform import FAILED, OK, SKIPPED
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1] / "lessons"))
 
+from kit.record import code_hash  # noqa: E402
+from refgf.device import module  # noqa: E402
+from tests.gpu.measure import judge  # noqa: E402
+from tests.gpu.perform import FAILED, OK, SKIPPED  # noqa: E402
+
+CONTROL = re.compile(r"\x00|[^\n]*\r|\x1b\[[\d;]*[A-Za-z]")  # what a terminal wipes out, colours
 LAST_LINES = 30  # of a failed part's output
 NO_BAR = "-"
 
@@ -31,7 +38,13 @@ def facts(began: str, limit_s: float, mpi: str) -> dict:
         "numpy": numpy.__version__,
         "python": platform.python_version(),
         "mpi": mpi,
+        "measured_with": hashes(),
     }
+
+
+def hashes() -> dict[str, str]:
+    """The hash of each benchmark's code."""
+    return {script.stem: code_hash(script) for script in sorted(HERE.glob("speed_*.py"))}
 
 
 def judged(rows: list[dict]) -> list[dict]:
@@ -80,7 +93,7 @@ def page(facts: dict, rows: list[dict], ratios: list[dict], planned: int) -> str
         *table(["ratio", "measured", "range", "bar", "verdict"], map(cells, ratios)),
     ]
     for row in failed:
-        last = "\n".join(row["output"].splitlines()[-LAST_LINES:])
+        last = "\n".join(CONTROL.sub("", row["output"]).splitlines()[-LAST_LINES:])
         lines += ["", f"## {row['name']}", "", f"`{row['command']}`: {row['reason']}", ""]
         lines += ["~~~text", last, "~~~"]
     return "\n".join(lines) + "\n"

@@ -14,7 +14,8 @@ from tests.gpu.usable import why_no_device_pointers, why_no_torch
 ROOT = Path(__file__).resolve().parents[2]
 PYTEST = ["-m", "pytest", "--color=no", "--durations=5"]
 TESTS = [*PYTEST, "-rs", "-k", "not stand-in", "--timeout=60"]
-TESTED = "comm", "exchange", "kernels", "nn", "training"  # tests/gpu/test_gpu_TESTED.py
+TESTED = "comm", "exchange", "training", "kernels", "nn"  # tests/gpu/test_gpu_TESTED.py
+OF_ONE_RANK = TESTED[3:]
 RING = [*PYTEST, "tests/gpu/test_gpu_comm.py", "-k", "not stand-in and defined_bits"]
 NETWORKS = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
 PRECISIONS = "float32", "float16", "tf32"
@@ -71,8 +72,11 @@ def on_ranks(name: str, tests: list[str], limit_s: float, ranks: int, aware: str
 def tests_of(tested: str) -> list[Part]:
     """With ranks as threads, staged through host memory, and with device pointers."""
     name, tests = f"tests of {tested}", [*TESTS, f"tests/gpu/test_gpu_{tested}.py"]
+    as_threads = Part(f"{name}, ranks as threads", tests, 85, environment=staged("0"))
+    if tested in OF_ONE_RANK:
+        return [as_threads]
     return [
-        Part(f"{name}, ranks as threads", tests, 85, environment=staged("0")),
+        as_threads,
         on_ranks(f"{name} on 4 ranks, staged", tests, 85, 4),
         on_ranks(f"{name} on 4 ranks, device pointers", tests, 85, 4, "1"),
     ]
@@ -87,7 +91,7 @@ def network(name: str, precision: str) -> Part:
 def lesson(number: str) -> Part:
     (file,) = (ROOT / "lessons").glob(f"{number}_*.py")
     arguments = [f"lessons/{file.name}", "--quick", "--device", "gpu", "--output", FOLDER]
-    return Part(f"lesson {number}", arguments, 60, 2, on_threads=("--threads", "2"))
+    return Part(f"lesson {number}", arguments, 80, 2, on_threads=("--threads", "2"))
 
 
 STAGES = [
@@ -109,7 +113,7 @@ STAGES = [
     Stage("lessons", 120, [lesson(number) for number in LESSONS], at_a_time=3),
     Stage(
         "benchmarks",
-        120,
+        140,
         [
             network("alexnet", "float32"),
             network("alexnet", "float16"),

@@ -7,7 +7,7 @@ Writes gpu.json, the page gpu.md and gpu.txt, which has all that the parts (part
 grow with each part, so an interrupted run leaves what it has. A part that fails or takes longer
 than its limit is a row, and the next one runs; fewer minutes leave out the last stages. Exit code
 0: no part failed and no ratio missed its bar. Without a GPU this says so, writes nothing and ends
-with code 1. Not yet run on a GPU.
+with code 1. figures/gpu has a run.
 """
 
 import argparse

@@ -5,7 +5,7 @@
 Both are staged through pinned host memory, and take device pointers where MPI takes them. Rows
 compare the ring with MPI's own, and device pointers with staging. Sides take turns; a time is that
 of the slowest rank, until its GPU has finished. Several ranks of one GPU share its copy engines:
-that says nothing about a cluster, so no row has a bar. Not yet run on a GPU.
+that says nothing about a cluster, so no row has a bar.
 """
 
 import refgf.launch  # noqa: F401, I001  before MPI starts

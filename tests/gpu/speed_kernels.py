@@ -6,7 +6,7 @@ CSC's accumulate is a whole step of the residual over AlexNet's 62 million gradi
 included: `FusedResidual` against `Residual`. A kernel of a layer is measured against the function
 of `refgf.ops` whose place it takes. The limit moves the bytes that a kernel has to read and write,
 once each, as fast as this GPU copies an array. Sides take turns, and a side ends when the GPU has
-finished it. Not yet run on a GPU.
+finished it.
 """
 
 import sys

@@ -6,7 +6,7 @@ AlexNet takes 128 images of 227 x 227, ResNet-50 32 of 224 x 224. Precisions: fl
 is float32 whose products the GPU may round to TF32; float16, with float16 weights too. Both sides
 have the same precision. Sides take turns, and a step ends when the GPU has finished it. PyTorch
 runs channels last and tries cuDNN's algorithms before. No dropout and no optimiser on either side.
-One precision a process, because CuPy reads CUPY_TF32 once. Not yet run on a GPU.
+One precision a process, because CuPy reads CUPY_TF32 once.
 """
 
 import argparse

@@ -3,8 +3,7 @@
     python tests/gpu/speed_topk.py [results.json]
 
 Both sides take the largest magnitudes of the same numbers, |x| included: MSTopK nearly those,
-torch.topk exactly, unsorted. Sides take turns, and a call ends when the GPU has finished it. Not
-yet run on a GPU.
+torch.topk exactly, unsorted. Sides take turns, and a call ends when the GPU has finished it.
 """
 
 import statistics

@@ -147,6 +147,10 @@ def test_stale_figures_are_listed():
     for script, about in peers.items():
         if about["measured_with"] != record.code_hash(ROOT / "tests" / "speed" / f"{script}.py"):
             stale.append(f"peers ({script}: make peers, then run.py --publish)")
+    on_a_card = json.loads((ROOT / "figures" / "gpu" / "gpu.json").read_text())["measured_with"]
+    for script, hashed in on_a_card.items():
+        if hashed != record.code_hash(ROOT / "tests" / "gpu" / f"{script}.py"):
+            stale.append(f"gpu/gpu ({script}: docs/gpu.md)")
     study = ROOT / "figures" / "torch.json"
     parts = json.loads(study.read_text()) if study.exists() else {}
     for part, program in (("training", "torch_training"), ("times", "torch_times")):
