@@ -1,14 +1,11 @@
 """MPI's own Allreduce as an `Allreduce`: the baseline of every comparison.
 
 The order of summation is the library's; it is not part of any definition. With a wire type the
-array is cast, summed in that type by the library, and cast back. Where the library has no float16
-(Open MPI 4), it calls NumPy for each sum. Cost: the library's; with a wire type also one copy of x
-in that type.
+array is cast, summed in that type by the library, and cast back. Cost: the library's; with a wire
+type also one copy of x in that type.
 """
 
-import functools
 import sys
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +19,7 @@ def mpi_allreduce(comm: Comm, wire: Wire = None) -> Allreduce:
     rank, scratch = rank_and_size(comm, "mpi_allreduce")[0], Memory()
     wire = wire_type(wire, "mpi_allreduce", rank)
     try:
-        mpi_sum = comm.Allreduce
+        mpi_sum = ops.exact(comm).Allreduce
     except AttributeError as error:
         raise ValueError(
             f"mpi_allreduce on rank {rank}: got a {type(comm).__name__}; wanted a communicator of "
@@ -32,38 +29,14 @@ def mpi_allreduce(comm: Comm, wire: Wire = None) -> Allreduce:
 
     def allreduce(x: Array) -> None:
         require_flat(x, "MPI's Allreduce", rank)
-        if wire is None and isinstance(x, np.ndarray) and x.dtype != np.float16:
+        if wire is None and isinstance(x, np.ndarray):
             mpi_sum(in_place, x)  # the rest would double the time of a short vector
             return
         buffers = ops.Buffers(x, wire or x.dtype, scratch, comm)
         with np.errstate(over="ignore", invalid="ignore"):  # too large for the wire type is inf
             buffer = buffers.outgoing(x)
-            mpi_sum(in_place, *in_halves(buffer))
+            mpi_sum(in_place, buffer)
             if not buffers.in_place:
                 x[...] = buffers.arrived(buffer)
 
     return allreduce
-
-
-def in_halves(buffer: Array) -> tuple:
-    """What Allreduce takes after its first argument, for a buffer of any type."""
-    kind, total = half() if buffer.dtype == np.float16 else (None, None)
-    return ((buffer, kind), total) if kind else (buffer,)
-
-
-@functools.cache
-def half() -> tuple[Any, Any]:
-    """MPI's type and sum of two bytes as float16, or None twice where the library has its own."""
-    mpi = sys.modules["mpi4py.MPI"]
-    kind = mpi.Datatype.fromcode("e")
-    try:
-        if kind != mpi.DATATYPE_NULL and kind.Get_size() == 2:
-            return None, None
-    except mpi.Exception:
-        pass  # Open MPI 4 has the name only
-
-    def add(x, total, _) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            np.frombuffer(total, np.float16)[...] += np.frombuffer(x, np.float16)
-
-    return mpi.BYTE.Create_contiguous(2).Commit(), mpi.Op.Create(add, commute=True)

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from refgf.comm.slices import chunks, length
-from refgf.device import Array
+from refgf.device import Array, array_module
 
 
 def add_norms(norms: Array, magnitude: Array, start: int, chunk: int) -> None:
     """norms (C,) float64 <- norms + sums of |x| (k,), which is elements start.. of the pool."""
-    n = magnitude.size
+    xp, n = array_module(magnitude), magnitude.size
     head = min(-start % chunk, n)  # the rest of a chunk that began before
     whole = (n - head) // chunk
     first, tail = -(-start // chunk), head + whole * chunk
@@ -30,16 +30,9 @@ def add_norms(norms: Array, magnitude: Array, start: int, chunk: int) -> None:
         norms[start // chunk] += magnitude[:head].sum(dtype=np.float64)
     if whole:
         rows = magnitude[head:tail].reshape(whole, chunk)  # (whole * chunk,) -> (whole, chunk)
-        norms[first : first + whole] += row_sums(rows)
+        norms[first : first + whole] += xp.einsum("ij->i", rows, dtype=np.float64)
     if tail < n:
         norms[first + whole] += magnitude[tail:].sum(dtype=np.float64)
-
-
-def row_sums(x: Array) -> Array:
-    """(C, k) -> (C,) float64. NumPy's einsum and CuPy's sum make no copy of x in float64."""
-    if isinstance(x, np.ndarray):
-        return np.einsum("ij->i", x, dtype=np.float64)
-    return x.sum(axis=1, dtype=np.float64)
 
 
 def importance(norms: Array, n: int, chunk: int) -> np.ndarray:
