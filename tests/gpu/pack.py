@@ -11,7 +11,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
+
+import sklearn
 
 from tests.gpu.parts import ROOT
 
@@ -59,6 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
         shutil.copy(ROOT / name, target)
     shutil.copy(ROOT / "tests/gpu/run.sh", options.folder)
     download(options.python, options.folder / "wheels")
+    bring_digits(options.folder / "wheels")
     size = sum(file.stat().st_size for file in options.folder.rglob("*") if file.is_file())
     if size > LARGEST:
         sys.exit(
@@ -78,6 +82,15 @@ def download(python: str, folder: Path) -> None:
             subprocess.run([*command, "--dest", place, name], check=True)
             (wheel,) = Path(place).iterdir()
             shutil.copy(wheel, folder / f"{module}.whl")
+
+
+def bring_digits(folder: Path) -> None:
+    """Of scikit-learn the lessons read one file of 56 kB: a wheel that holds only this."""
+    data = Path("sklearn/datasets/data/digits.csv.gz")
+    site = Path(sklearn.__file__).parents[1]
+    with zipfile.ZipFile(folder / "sklearn.whl", "w") as wheel:
+        wheel.writestr("sklearn/__init__.py", "")
+        wheel.write(site / data, data)
 
 
 if __name__ == "__main__":
