@@ -95,7 +95,9 @@ def verify(options: Options) -> int:
         judged.close()
     if all(v.status == "absent" for v in verdicts):
         names = ", ".join(dict.fromkeys(v.case.function for v in verdicts))
-        raise ValueError(f"verify: got no function or file to judge; wanted one of {names}")
+        given = options.python or options.command or options.files
+        got = f"{given}, which has no function or file to judge"
+        raise ValueError(f"verify: got {got}; wanted one of {names}; next: name the functions so")
     writers = {"json": report.as_json, "junit": report.as_junit, "html": page.as_html}
     for name, write in writers.items():
         if path := getattr(options, name):

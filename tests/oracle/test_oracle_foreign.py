@@ -181,11 +181,11 @@ def test_a_crash_at_import_is_told(verify):
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("../..", "got ../..; wanted the name of a module"),
+        ("../..", "got ../.., a folder; wanted the name of a module"),
         (".relative", "got .relative; wanted"),
         ("a..b", "got a..b; wanted"),
         (" ", "got  ; wanted"),
-        ("folder.py", "got folder.py; wanted"),
+        ("folder.py", "got folder.py, a folder; wanted"),
         ("banana", "there is no module banana; wanted"),
         ("json.banana", "there is no module json.banana; wanted"),
         ("raises.py", "importing raises.py raised ModuleNotFoundError: No module named 'banana'"),
@@ -203,6 +203,11 @@ def test_a_name_that_is_no_module_gets_a_sentence(
     code, said = main([command, "--python", name]), capfd.readouterr().err
     assert code == 2 and f"refgf.oracle: {command}: " in said and told in said, said
     assert "; next: " in said and "Traceback" not in said and len(said.splitlines()) == 1
+
+
+def test_a_module_without_a_function_to_judge_is_named(verify):
+    code, said = verify("")
+    assert code == 2 and "mine.py, which has no function or file to judge; wanted one of" in said
 
 
 def test_results_that_are_no_numbers_are_told(verify):

@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -148,7 +149,8 @@ def load_module(name: str) -> ModuleType:
     path = Path(name) if name.endswith(".py") else None
     named = all(part.isidentifier() for part in name.split("."))
     if not (path.is_file() if path else named):
-        raise ValueError(f"verify: got {name}; {WANTED_MODULE}; next: check the path")
+        got = f"{name}, a folder" if os.path.isdir(name) else name
+        raise ValueError(f"verify: got {got}; {WANTED_MODULE}; next: check the path")
     try:
         with contained():
             return _from_path(path) if path else importlib.import_module(name)
