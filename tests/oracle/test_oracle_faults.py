@@ -82,6 +82,22 @@ def test_a_size_beyond_which_another_algorithm_begins_is_judged():
     assert f"sums over ranks were judged up to n = {cases[0]['in.x'].shape[1]}" in text
 
 
+@pytest.mark.parametrize(
+    "name, other",
+    [("tree_allreduce", "doubling_allreduce"), ("doubling_allreduce", "ring_allreduce")],
+)
+def test_an_algorithm_that_changes_with_the_size_is_noticed(name, other):
+    right, other = getattr(definitions, name), getattr(definitions, other)
+    cases = list(large_cases(3, lambda case: case.function == name))
+
+    def switches(xs, wire=None):
+        return (right if xs[0].size < 4096 else other)(xs, wire)
+
+    assert [case["in.x"].shape[1] % 5 > 0 for case in cases] == [True]
+    assert verified(right, cases, name=name)[0].status == "pass"
+    assert verified(switches, cases, name=name)[0].status == "fail"
+
+
 @pytest.mark.parametrize("name", ["aliased", "last_aliased", "in_place", "right"])
 def test_inputs_that_are_overwritten_are_named_and_change_no_verdict(name):
     verdicts = verified(getattr(faults, name), DIRECT)

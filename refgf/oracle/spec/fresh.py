@@ -16,6 +16,10 @@ from refgf.oracle.spec.plain_sums import PLAIN_SUMS
 from refgf.oracle.spec.statement import FUNCTIONS, definitions, fill
 
 LARGE = 3 << 15  # elements: 384 KiB of float32, and more than 16 bits count
+LONG = {  # ranks of a long vector; of 5 a tree and doubling pair others
+    **dict.fromkeys(PLAIN_SUMS, 3),
+    **dict.fromkeys(("tree_allreduce", "doubling_allreduce"), 5),
+}
 FIRST = """
 slice_bounds ring_allreduce ring_traffic direct_allreduce direct_traffic exact_sum
 lazy_calls lazy_allreduce merged_allreduce
@@ -33,14 +37,14 @@ DRAWN = [name for name in dict.fromkeys([*FIRST.split(), *FUNCTIONS]) if FUNCTIO
 
 
 def large_cases(seed: int, wanted: Callable[[Case], bool]) -> Iterator[Case]:
-    """One long vector for each plain sum: beyond 2^16, where libraries change their algorithm."""
-    for function in PLAIN_SUMS:
+    """One long vector for each of LONG: beyond 2^16, where libraries change their algorithm."""
+    for function, p in LONG.items():
         why = "a long vector may get another algorithm"
         case = empty(function, f"large-{function}-{seed}", why, "sensitive")
         if wanted(case):
             rng = random_source(case.name, seed)
-            n = LARGE + 1 + 3 * int(rng.integers(1000))  # 3 does not divide it
-            yield filled(case, {"wire": None, "x": inputs("sensitive", 3, n, "float32", rng)})
+            n = LARGE + 2 + 15 * int(rng.integers(1000))  # neither 3 nor 5 divides it
+            yield filled(case, {"wire": None, "x": inputs("sensitive", p, n, "float32", rng)})
 
 
 def fresh_cases(count: int, seed: int, wanted: Callable[[Case], bool]) -> Iterator[Case]:
