@@ -89,7 +89,8 @@ def headlines() -> str:
     """The papers' headlines, each predicted, measured here, or not to be had here."""
     rows = [f"| {' | '.join(confronted.HEADER)} |", "|---" * len(confronted.HEADER) + "|"]
     for entry in confronted.confronted(figure, greedy_merge):
-        rows.append(f"| {entry.name} | {entry.published} | *{entry.kind}* | {entry.found} |")
+        cells = entry.name, entry.published, f"*{entry.kind}*", entry.could_fail, entry.found
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
@@ -122,13 +123,13 @@ def counted_claims() -> str:
 
 def counted_headlines() -> str:
     entries = confronted.confronted(figure, greedy_merge)
-    inside = [entry.found for entry in entries if ": inside," in entry.found]
-    vague = sum("says little" in found for found in inside)
+    inside = [entry.could_fail for entry in entries if ": inside," in entry.found]
+    sharp = inside.count(confronted.SAID)
     out = sum(entry.kind == confronted.MISSING for entry in entries)
     return (
         f"- Of {len(entries)} headlines of the papers {len(inside)} lie inside what is predicted "
-        f"from their inputs, {vague} of them in an interval so wide that it says little; {out} "
-        "cannot be had here."
+        f"from their inputs, {sharp} of them in an interval that could have missed; {out} cannot "
+        "be had here."
     )
 
 

@@ -68,9 +68,18 @@ def test_a_wide_interval_is_no_agreement(low, high, said):
     assert confronted.verdict(2, low, high) == said
 
 
+def test_only_a_narrow_interval_could_have_failed(entries):
+    assert [confronted.could_fail(width) for width in (1.9, 2, 4, 4.1)] == [
+        *("yes", "hardly", "hardly", "no")
+    ]
+    sharp = {e.published for e in entries if e.could_fail == "yes" and ": inside" in e.found}
+    assert sharp == {"434.1 x"}
+
+
 def test_the_table_in_the_results_is_complete(entries):
     text = gains.RESULTS.read_text()
-    assert all(f"| {entry.name} | {entry.published} |" in text for entry in entries)
+    for e in entries:
+        assert f"| {e.name} | {e.published} | *{e.kind}* | {e.could_fail} |" in text
 
 
 def test_a_changed_figure_changes_the_table(entries):
