@@ -45,7 +45,7 @@ def test_the_starter_says_all_rules(name):
     assert max(map(len, text.splitlines())) <= 100 and "lessons/student" not in text
     assert f"grade {name} {name}.py" in text and "--mine" not in text
     for exercise in exercises[1:]:
-        (example, *_) = re.findall(rf"    ({exercise.name}\(.*?\) -> .+?)(?= {{3,}}|\n)", text)
+        (example, *_) = re.findall(rf"    ({exercise.name}\(.*?\)\s+-> .+?)(?= {{3,}}|\n)", text)
         assert example not in published or exercise.name == "sum_calls", example
 
 

@@ -10,6 +10,7 @@ import refgf.oracle.spec.cache.levels
 import refgf.oracle.spec.cache.shards
 import refgf.oracle.spec.costs.nodes
 import refgf.oracle.spec.csc.cases
+import refgf.oracle.spec.csc.changes
 import refgf.oracle.spec.csc.warmup
 import refgf.oracle.spec.daso.epoch
 import refgf.oracle.spec.daso.heat_cases

@@ -115,11 +115,12 @@ def starter(text: str, name: str, changes: list[Change]) -> str:
 
         def example(found: re.Match, exercise=exercise, mine=mine) -> str:
             given = eval(f"({found[1]},)", {"math": math})  # noqa: S307  of the project's starter
-            arguments = arguments_of(given, mine)
+            arguments = arguments_of(tuple(map(arrays, given)), mine)
             result = returned(around(exercise.reference, mine), arguments)
-            return f"{exercise.name}({', '.join(map(shown, arguments))}) -> {shown(result)}"
+            call = f"{exercise.name}({', '.join(map(shown, arguments))})"
+            return f"{call}{found[2]}-> {shown(result)}"
 
-        pattern = rf"(?<=    ){exercise.name}\((.*?)\) -> (.+?)(?= {{3,}}|\n)"
+        pattern = rf"(?<=    ){exercise.name}\((.*?)\)(\s+)-> (.+?)(?= {{3,}}|\n)"
         text = re.sub(pattern, example, text)
     return text
 
@@ -131,6 +132,14 @@ def answers(text: str, changes: list[Change]) -> str:
     names = [(change.exercise.name, change.around.__name__) for change in changes]
     code += [f"{name} = {rule}({name})" for name, rule in names]
     return "\n\n".join([text, *code]) + "\n"
+
+
+def arrays(value: Any) -> Any:
+    """The lists of numbers in a list as arrays: what each rank has."""
+    is_of_ranks = isinstance(value, list) and all(
+        isinstance(mine, list) and not any(isinstance(x, list) for x in mine) for mine in value
+    )
+    return [np.array(mine, np.float32) for mine in value] if is_of_ranks and value else value
 
 
 def shown(value: Any) -> str:
