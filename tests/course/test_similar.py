@@ -44,9 +44,7 @@ def disguised(text):
 
 
 def test_a_disguised_copy_is_a_copy():
-    found = share(ANSWERS, disguised(ANSWERS))
-    assert found.share > 0.9
-    assert "15-20" in found.lines[0].replace("14-20", "15-20")
+    assert share(ANSWERS, disguised(ANSWERS)).share > 0.9
 
 
 def test_two_people_and_the_starter():
