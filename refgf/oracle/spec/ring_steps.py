@@ -167,6 +167,22 @@ def cost_without_the_last_phase_shift(n, p, rank):
     return (2 * (p - 1), 2 * n - 2 * lengths[(rank + 1) % p]) if p > 1 else (0, 0)
 
 
+@COST_01.mistake(
+    "2n (p-1) / p is the mean over the ranks; where p does not divide n, a rank's slices decide"
+)
+def cost_of_the_mean(n, p, rank):
+    return 2 * (p - 1), 2 * n * (p - 1) // p
+
+
+@COST_01.mistake(
+    "you leave out the slices rank and rank + 1: a rank does not send slice rank + 1 in the "
+    "reduce-scatter, and slice rank + 2 in the allgather"
+)
+def cost_one_slice_early(n, p, rank):
+    lengths = [stop - start for start, stop in slice_bounds(n, p)]
+    return (2 * (p - 1), 2 * n - lengths[rank] - lengths[(rank + 1) % p]) if p > 1 else (0, 0)
+
+
 @R6.mistake("empty messages are left out")
 def traffic_without_empty(n, p, rank):
     sent = [stop - start for _, start, stop in ring_sends(n, p, rank)]
@@ -194,7 +210,12 @@ ALLREDUCE_01 = Collective(
 
 
 def ring(
-    comm: Any, x: np.ndarray, direction: int = 1, wrong_slice: bool = False, phases: int = 2
+    comm: Any,
+    x: np.ndarray,
+    direction: int = 1,
+    wrong_slice: bool = False,
+    phases: int = 2,
+    moved: int = 1,
 ) -> None:
     """The ring of the lesson; the keywords make its typical mistakes."""
     rank, size = comm.Get_rank(), comm.Get_size()
@@ -202,8 +223,8 @@ def ring(
     right, left = (rank + direction) % size, (rank - direction) % size
     for phase in range(phases):
         for t in range(size - 1):
-            send = (rank + direction * (phase - t)) % size
-            receive = (rank + direction * (phase - t - 1)) % size
+            send = (rank + direction * (phase * moved - t)) % size
+            receive = (rank + direction * (phase * moved - t - 1)) % size
             start, stop = bounds[receive]
             incoming = np.empty(stop - start, x.dtype)
             comm.Sendrecv(x[slice(*bounds[send])], right, 0, incoming, left, 0)
@@ -221,6 +242,14 @@ def backwards(comm, x):
 @ALLREDUCE_01.mistake("you have the reduce-scatter only: the allgather is missing")
 def one_phase(comm, x):
     ring(comm, x, phases=1)
+
+
+@ALLREDUCE_01.mistake(
+    "your allgather begins with slice rank, as the reduce-scatter did; the slice that this rank "
+    "has summed is slice rank + 1"
+)
+def allgather_one_early(comm, x):
+    ring(comm, x, moved=0)
 
 
 @ALLREDUCE_01.mistake("you overwrite what you should add to, in the first phase")

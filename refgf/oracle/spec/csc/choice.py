@@ -96,7 +96,9 @@ def rounded_down(values, percent):
     return largest(values, max(1, math.floor(len(values) * percent / 100)))
 
 
-@CHOOSE_06.mistake("you round the number of chunks down; wanted up, and so never 0")
+@CHOOSE_06.mistake(
+    "you round the number of chunks down, or to the nearest whole one; wanted up, and so never 0"
+)
 def rounded_down_to_none(values, percent):
     return largest(values, int(len(values) * percent / 100))
 
