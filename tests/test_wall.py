@@ -49,14 +49,7 @@ ALLOWED = {  # a part of refgf: the others that it may import, besides ops and d
 }
 EVERYBODY = ["ops", "device", "streams"]
 OUTSIDE = {  # library: which parts of refgf may import it
-    "mpi4py": (
-        "launch",
-        "doctor",
-        "advice.py",
-        "device.py",
-        "engine",
-        "cluster/probe.py",
-    ),
+    "mpi4py": ("launch", "doctor", "advice.py", "device.py", "engine", "cluster/probe.py"),
     "cupy": ("device.py", "engine"),
     "numba": ("engine",),
 }

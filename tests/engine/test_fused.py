@@ -122,15 +122,7 @@ def to_winners(loop, n):
 
 WORK = {
     function.__name__: function
-    for function in (
-        momentum_sgd,
-        narrow,
-        widen,
-        accumulate,
-        pack,
-        largest_in_windows,
-        to_winners,
-    )
+    for function in (momentum_sgd, narrow, widen, accumulate, pack, largest_in_windows, to_winners)
 }
 
 

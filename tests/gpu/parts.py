@@ -104,12 +104,7 @@ STAGES = [
             Part("doctor", ["-m", "refgf.doctor", "--gpu"], 30),
         ],
     ),
-    Stage(
-        "tests",
-        90,
-        [part for tested in TESTED for part in tests_of(tested)],
-        at_a_time=6,
-    ),
+    Stage("tests", 90, [part for tested in TESTED for part in tests_of(tested)], at_a_time=6),
     Stage("lessons", 120, [lesson(number) for number in LESSONS], at_a_time=3),
     Stage(
         "benchmarks",

@@ -12,13 +12,7 @@ from refgf.plan.fabric import CHOSEN, Fabric, load
 from refgf.plan.inputs import read_model
 from refgf.plan.question import Question, ranges, varied
 from refgf.plan.step_times import StepTimes
-from refgf.plan.systems import (
-    CSC_PERCENT,
-    MOST_EXACT,
-    SYSTEMS,
-    fastest,
-    two_level_ring_s,
-)
+from refgf.plan.systems import CSC_PERCENT, MOST_EXACT, SYSTEMS, fastest, two_level_ring_s
 from refgf.plan.uncertainty import curve, planned
 from refgf.predict.cost import Line, Link, ring_line
 from refgf.predict.timeline import one_call

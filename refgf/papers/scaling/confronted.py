@@ -14,14 +14,7 @@ from dataclasses import dataclass, replace
 from refgf.arguments import checked
 from refgf.papers.scaling import benchmark_rows
 from refgf.papers.scaling.benchmark_rows import K80_NETWORKS, gains_on_8_nodes, k80_errors
-from refgf.papers.scaling.headlines import (
-    ALPHA,
-    EXAMPLE,
-    HEADLINES,
-    JIA_ALPHA,
-    JIA_RUNS,
-    PERCENT,
-)
+from refgf.papers.scaling.headlines import ALPHA, EXAMPLE, HEADLINES, JIA_ALPHA, JIA_RUNS, PERCENT
 from refgf.papers.scaling.interval import Headline, Input, extremes
 from refgf.papers.scaling.rows import (
     AS_PUBLISHED,
