@@ -41,10 +41,13 @@ bytes of a sparse step, say why all ranks choose the same chunks, how long one w
 costs.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/06_csc.py)
-    1. Compute importance without dividing by the chunk's length. Which chunk is hardly ever chosen?
-       (`importance` of student/06.py, --mine FILE --wrong-anyway)
-    2. Each rank chooses from its own norms only, without the allreduce (`sum_norms` in
-       refgf/exchange/csc.py). What breaks, and at which step does the lesson notice?
+    1. Two mistakes in your own file, one by one (--mine FILE --wrong-anyway). `importance` does not
+       divide by the chunk's length: which chunk is hardly ever chosen? And `csc_step` drops what
+       is not sent: what do the loss and the chunks never sent show?
+    2. Each rank chooses from its own norms only, without the allreduce. With your own functions
+       (python -i lessons/student/06.py), for two ranks' arrays w of 7 elements each:
+           own = choose(importance([w], 3), 30);  packed, _ = csc_step([w], [0 * w], own, 3)
+       Add up the packed arrays of both ranks. What breaks, and in which steps would you notice it?
     3. At which density do norms and flag cost as many bytes as the chunks, for the full AlexNet?
     4. `csc_sums` chooses before it clears. Move one line, so that chunks are ranked by what stays
        after sending (the core's option `after`). How many are sent twice in a row now?
