@@ -1,0 +1,67 @@
+"""ZeRO-1 has the bits of ring allreduce with the same SGD, its cost, and 1/p of its state."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from refgf.comm.ring import ring_allreduce
+from refgf.comm.slices import slices
+from refgf.machine import threads
+from refgf.machine.trace import TracedComm
+from refgf.papers.zero.zero1 import ZeRO1
+from refgf.training.sgd import MomentumSGD
+
+STEPS = 3
+
+
+def sgd(parameters):
+    """Momentum and decay on every element."""
+    return MomentumSGD([SimpleNamespace(shape=parameters.shape, decay=True)], parameters, 0.9, 0.01)
+
+
+def gradients(rank, step, n):
+    return np.random.default_rng([rank, step]).standard_normal(n).astype(np.float32)
+
+
+def start(n):
+    return np.random.default_rng(9).standard_normal(n).astype(np.float32)
+
+
+def sharded(comm, n):
+    comm, w = TracedComm(comm), start(n)
+    zero = ZeRO1(comm, w, lambda own: sgd(w[own]))
+    for step in range(STEPS):
+        zero.step(gradients(comm.Get_rank(), step, n), 0.1)
+    return w.tobytes(), zero.optimizer.velocity.size, (comm.messages, comm.bytes)
+
+
+def unsharded(comm, n):
+    w, allreduce = start(n), ring_allreduce(comm)
+    optimizer = sgd(w)
+    for step in range(STEPS):
+        g = gradients(comm.Get_rank(), step, n)
+        allreduce(g)
+        optimizer.step(g, 0.1)
+    return w.tobytes()
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 29, 1000])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 8])
+def test_the_bits_are_those_of_ring_and_sgd(size, n):
+    found = threads.run(size, lambda comm: sharded(comm, n))
+    bits, state, sent = map(list, zip(*found, strict=True))
+    assert bits == threads.run(size, lambda comm: unsharded(comm, n))
+    owned = [part.stop - part.start for part in slices(n, size)] * 2
+    assert state == owned[1 : size + 1]
+    elements = [2 * n - owned[(r + 1) % size] - owned[(r + 2) % size] for r in range(size)]
+    assert sent == [(STEPS * 2 * (size - 1), STEPS * 4 * k) for k in elements]
+
+
+def test_gradients_of_another_length_are_refused():
+    def one(comm):
+        w = start(4)
+        ZeRO1(comm, w, lambda own: sgd(w[own])).step(start(5), 0.1)
+
+    with pytest.raises(ValueError, match=r"ZeRO1.step on rank 0: got gradients \(5,\)"):
+        threads.run(1, one)
