@@ -326,6 +326,16 @@ def test_every_lesson(lesson, tmp_path):
     assert str(seed) in page and 10**8 <= seed < 10**9
 
 
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_build_takes_no_network(platform, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError("no network here")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    build("02", platform, SEED, str(tmp_path / "lesson"))
+
+
 def test_only_an_own_folder_is_replaced(tmp_path, capsys):
     def run(folder):
         return main(["build", "01", "--for", "plain", "--seed", "1", "--output", str(folder)])

@@ -143,7 +143,8 @@ class Calls:
         require(call in CALLS[sends] and (place is None or type(place) is int))
         numbers = decoded(array)
         self.nbytes += numbers.nbytes
-        require(self.nbytes <= BYTES and len(self.requests) < MESSAGES)
+        if self.nbytes > BYTES or len(self.requests) >= MESSAGES:
+            raise Failed(f"did not end within {MESSAGES:,} messages or {BYTES >> 20} MiB of a rank")
         tag = ANY_TAG if tag is None else tag
         if not sends:
             peer = ANY_SOURCE if peer is None else peer

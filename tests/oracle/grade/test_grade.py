@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from refgf.oracle.grade import marking, report, sandbox
+from refgf.oracle.grade import collective, marking, report, sandbox
 from refgf.oracle.grade.difference import SHOWN, brief, difference
 from refgf.oracle.grade.encoding import decoded, encoded
 from refgf.oracle.grade.sandbox import Sandbox
@@ -208,6 +208,33 @@ def test_a_deadlock_names_the_ranks(tmp_path):
     code = "\ndef allreduce(comm, x):\n    comm.Recv(x, (comm.Get_rank() + 1) % comm.Get_size())\n"
     values = graded(tmp_path, code)["allreduce"].parts[0]
     assert "deadlock: rank 0 waits to receive from rank" in values.sentence
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_what_others_call_is_to_be_mended_first_and_named_once(tmp_path):
+    code = """
+def slices(n, p):
+    return [(i * (n // p), (i + 1) * (n // p)) for i in range(p)]
+
+def ring_cost(n, p, rank):
+    return 2 * (p - 1), 2 * n - longest(n, p) if p > 1 else 0
+
+def longest(n, p):
+    return max(stop - start for start, stop in slices(n, p))
+"""
+    marks = graded(tmp_path, code)
+    said = [part.sentence for mark in marks.values() for part in mark.parts if part.sentence]
+    named = ["mend slices first, called by ring_cost and allreduce" in each for each in said]
+    assert named == [True, *[False] * (len(said) - 1)] and len(said) > 4
+    others = graded(tmp_path, BODY.format("return 0, 0"))  # slices are right
+    assert "mend" not in str(others)
+
+
+def test_messages_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(collective, "MESSAGES", 20)
+    code = "\ndef allreduce(comm, x):\n    while True:\n        comm.Isend(x, 0)\n"
+    values = graded(tmp_path, code)["allreduce"].parts[0]
+    assert "did not end within 20 messages or 16 MiB of a rank" in values.sentence
 
 
 @pytest.mark.usefixtures("in_this_process")
