@@ -247,7 +247,7 @@ def figure(data: dict[str, Any]) -> None:
         means, halves = zip(*points)
         axes[-1].errorbar(means, rows, xerr=halves, fmt=mark, capsize=2, label=task)
     axes[-1].axvspan(-POINTS, POINTS, color="#2a7f62", alpha=0.15)
-    axes[-1].set(title="accuracy minus dense", xlabel="points, 95 % of seeds", xlim=(-20, 5))
+    axes[-1].set(title="accuracy minus dense", xlabel="points, 95 % of seeds", xlim=(-10, 3))
     axes[-1].legend(loc="lower left", fontsize=8)
     axes[0].invert_yaxis()
     plt.suptitle(
