@@ -1,6 +1,6 @@
 """Streams and events of CuPy, for a thread that works on what another one has queued.
 
-Nothing here has run on a GPU yet: see docs/gpu.md.
+docs/gpu.md says what has run on a GPU.
 """
 
 import threading
