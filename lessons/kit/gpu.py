@@ -10,7 +10,7 @@ Code of lessons asks its `Run`, and is the same for both:
     run.on_gpu              for what needs memory of the host
 
 Pools, workspaces and messages follow their arrays. `refgf.device.to_host` brings arrays back to
-an oracle. docs/gpu.md says which have run on one; tests run them on a stand-in for CuPy, on the CPU.
+an oracle. docs/gpu.md says which lessons have run on one; tests have a stand-in for CuPy.
 """
 
 import os
