@@ -19,6 +19,8 @@ def main() -> int:
     parser.add_argument("command", choices=("build", "serve"))
     parser.add_argument("--output", type=Path, default=ROOT / "site", help="default: site/")
     parser.add_argument("--port", type=int, default=8000, help="of serve; 0: any free one")
+    about = "private: a site for students, without solutions, answers and teacher's pages"
+    parser.add_argument("--solutions", choices=("public", "private"), default="public", help=about)
     options = parser.parse_args()
     try:
         return run(options)
@@ -46,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     if problem := install_pyodide(ROOT):
         print(problem, file=sys.stderr)
     start = time.monotonic()
-    count = build(ROOT, options.output)
+    count = build(ROOT, options.output, options.solutions == "private")
     print(f"{count} pages in {options.output}, {time.monotonic() - start:.1f} s")
     return 0
 

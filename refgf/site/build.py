@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import tomllib
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -11,11 +10,11 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from refgf.site import api, baselines, cite, explorer, microscope, player, pyodide
+from refgf.site import api, baselines, cite, explorer, microscope, player, pyodide, start
 from refgf.site.frame import contents, page
 from refgf.site.lesson import Lesson
 from refgf.site.markdown import Text, plain
-from refgf.site.repository import PAGES, Repository, lesson_numbers
+from refgf.site.repository import PAGES, WITHHELD, Repository, lesson_numbers
 from refgf.site.spec import ADDRESS as SPEC
 from refgf.site.spec import spec_page
 
@@ -29,12 +28,16 @@ ALONE = {  # pages that a function of their own makes
     microscope.ADDRESS: microscope.microscope_page,
     player.ADDRESS: player.player_page,
     SPEC: spec_page,
+    start.ADDRESS: start.start_page,
 }
 
 
-def build(root: Path, output: Path) -> int:
-    """Write the whole site into `output`, which may hold an older one. -> number of pages"""
-    files = Repository(root)
+def build(root: Path, output: Path, private: bool = False) -> int:
+    """Write the whole site into `output`, which may hold an older one. -> number of pages
+
+    private: without solutions, answers and teacher's pages.
+    """
+    files = Repository(root, private)
     prepare(output)
     count = 0
     for address, html in all_pages(files):
@@ -73,14 +76,16 @@ def write(file: Path, content: str | bytes) -> None:
 def all_pages(files: Repository) -> Iterator[tuple[str, str]]:
     """(address, HTML) of every page. Pages of sources come last: other pages ask for them."""
     for path, address in PAGES.items():
-        if address != SPEC:
+        if address not in (SPEC, WITHHELD) and files.address(path) == address:
             yield address, text_page(files, path, address)
+    yield WITHHELD, teaching_page(files)
     for address, make in ALONE.items():
         yield address, make(files)
     for number in lesson_numbers(files.root):
         yield f"lessons/{number}/index.html", Lesson(files, number).html()
         path = f"lessons/teaching/{number}.md"
-        yield files.address(path), text_page(files, path, files.address(path))
+        if files.address(path) != WITHHELD:
+            yield files.address(path), text_page(files, path, files.address(path))
     for path, address in list(files.sources.items()):
         yield address, source_page(files, path, address)
 
@@ -93,11 +98,16 @@ def text_page(files: Repository, path: str, address: str) -> str:
         html = with_anchors(html)
     first, heading, rest = html.partition("</h1>")
     title = next((name for level, _, name in text.headings if level == 1), path)
-    about = ""
-    if address == "index.html":
-        about = tomllib.loads(files.text("pyproject.toml"))["project"]["description"]
     body = f"{first}{heading}{contents(text.headings)}{rest}"
-    return page(address, title, body, about)
+    return page(address, title, body)
+
+
+def teaching_page(files: Repository) -> str:
+    """The teacher's pages begin here; or a sentence says that they are not here."""
+    if not files.private:
+        return text_page(files, "lessons/teaching/README.md", WITHHELD)
+    said = "This site was built for students: solutions, answers and these pages are not in it."
+    return page(WITHHELD, "For teachers", f"<h1>For teachers</h1><p>{said}</p>")
 
 
 def with_anchors(html: str) -> str:

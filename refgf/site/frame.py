@@ -15,6 +15,7 @@ NAVIGATION = (
     ("setup/index.html", "Installing"),
 )
 MORE = (  # at the end of each page
+    ("about/index.html", "About"),
     ("predict/index.html", "Predict a step"),
     ("clusters/index.html", "Clusters"),
     ("microscope/index.html", "Rounding microscope"),
@@ -34,6 +35,10 @@ FRAME = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <meta name="description" content="{about}">
+<meta property="og:type" content="website">
+<meta property="og:title" content="{title}">
+<meta property="og:description" content="{about}">
+<meta name="twitter:card" content="summary">
 <link rel="icon" type="image/svg+xml" href="{root}static/icon.svg">
 <link rel="stylesheet" href="{root}static/site.css">
 {head}</head>
@@ -54,7 +59,7 @@ Texts and figures: <a href="{license}">CC BY 4.0</a>.</p></footer>
 def page(address: str, title: str, body: str, about: str = "", head: str = "") -> str:
     """A whole page. about: a sentence for search engines and for links that are sent."""
     return FRAME.format(
-        title=escape(title if title.startswith("refgf") else f"{title} - refgf"),
+        title=escape(title if title.startswith("refgf") else f"{title} - refgf", quote=True),
         about=escape(about or title, quote=True),
         root="../" * address.count("/"),
         head=head,

@@ -153,10 +153,12 @@ class Lesson:
         found = [self.text.heading("Now change something"), "<ol>"]
         for number, exercise in enumerate(self.doc.exercises, start=1):
             answer, check = answers[number]
-            checked = folded("The code that checks it", python(check))
-            body = self.text.docstring(docstring.spaced(answer)) + checked
-            asked = self.text.docstring(docstring.spaced(exercise))
-            found.append(f"<li>{asked}{folded(f'Solution of {number}', body)}</li>")
+            solution, asked = "", self.text.docstring(docstring.spaced(exercise))
+            if not self.files.private:
+                checked = folded("The code that checks it", python(check))
+                body = self.text.docstring(docstring.spaced(answer)) + checked
+                solution = folded(f"Solution of {number}", body)
+            found.append(f"<li>{asked}{solution}</li>")
         found += ["</ol>", self.text.heading("A colleague says"), "<p>What is wrong?</p>"]
         said = self.doc.sections["A COLLEAGUE SAYS"].partition("\n")[2]
         return "\n".join([*found, self.text.docstring(said)])
@@ -177,6 +179,8 @@ class Lesson:
 
     def teacher(self) -> str:
         """The box for the teacher: objectives, and the way to the page."""
+        if self.files.private:
+            return ""
         path = f"lessons/teaching/{self.number}.md"
         found = re.search(r"^## Objectives\n(.*?)^## ", self.files.text(path), re.S | re.M)
         link = self.text.link(self.files.address(path))

@@ -1,6 +1,6 @@
 """Where a file of the project is found on the site.
 
-README.md -> index.html      lessons/03_lazy_allreduce.py -> lessons/03/index.html
+README.md -> about/index.html    lessons/03_lazy_allreduce.py -> lessons/03/index.html
 figures/x.png -> figures/x.png      any other text -> source/PATH.html, made when a page links to it
 """
 
@@ -10,7 +10,7 @@ import re
 from pathlib import Path, PurePosixPath
 
 PAGES = {
-    "README.md": "index.html",
+    "README.md": "about/index.html",
     "refgf/READING.md": "reading/index.html",
     "refgf/oracle/SPEC.md": "spec/index.html",
     "lessons/README.md": "lessons/index.html",
@@ -39,6 +39,8 @@ PAGES = {
 LESSON = re.compile(r"lessons/(\d\d)_\w+\.py")
 TEACHING = re.compile(r"lessons/teaching/(\d\d)\.md")
 ASSETS = {"lessons/drawings": "drawings", "figures": "figures"}
+PRIVATE = ("lessons/teaching/", "lessons/solutions/", "lessons/slides/")
+WITHHELD = PAGES["lessons/teaching/README.md"]  # says so
 COPIED = (".svg", ".png", ".json", ".ipynb")
 FOLDERS = ("refgf", "lessons", "tests", "figures", "docs", ".github")  # and files at the root
 
@@ -53,15 +55,17 @@ class Repository:
     """The project's files, and which of them the pages need.
 
     sources, copies: {path in the repository: address on the site}, filled by `address`.
+    private: without solutions, answers and teacher's pages.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, private: bool = False) -> None:
         if not (root / "README.md").is_file() or not (root / "lessons").is_dir():
             raise ValueError(
                 f"site: got {root}, which lacks README.md or lessons/; wanted a checkout of the "
                 "project; next: clone it, and call make site there"
             )
         self.root, self.sources, self.copies = root.resolve(), {}, {}
+        self.private = PRIVATE if private else ()
 
     def text(self, path: str) -> str:
         return (self.root / path).read_text(encoding="utf-8")
@@ -80,6 +84,8 @@ class Repository:
 
     def address(self, path: str) -> str:
         """The address of a file. A source page or a copy is made for it when it needs one."""
+        if path.startswith(self.private):
+            return WITHHELD
         if path in PAGES:
             return PAGES[path]
         if found := LESSON.fullmatch(path):

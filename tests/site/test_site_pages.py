@@ -8,12 +8,12 @@ from urllib.parse import unquote, urlparse
 
 import pytest
 
-from tests.support.site_links import broken_links
+from tests.support.site_links import broken_links, pages_of
 
 pytest.importorskip("markdown_it", reason="pip install -e '.[site]'")
 pytest.importorskip("pygments", reason="pip install -e '.[site]'")
 
-from refgf.site import docstring, numbers, spec
+from refgf.site import docstring, numbers, spec, start
 from refgf.site.build import build
 from refgf.site.markdown import Text
 from refgf.site.repository import Repository, relative
@@ -235,3 +235,43 @@ def test_numbers_are_those_of_the_json():
     ]
     many = numbers.tables({"rows": [{"i": i} for i in range(45)]})
     assert many.count("<tr>") == 41 and "5 more rows" in many
+
+
+def words(text):
+    """As a reader sees it: without tags, marks and line ends."""
+    return " ".join(unescape(re.sub(r"<[^>]*>|[`*]", "", text)).split())
+
+
+def secrets():
+    """(file, text): each answer, each function that solves an exercise, the teacher's prose."""
+    for file in (ROOT / "lessons" / "solutions").glob("*.py"):
+        for answer, check in docstring.solutions(file.read_text()).values():
+            yield from ((file.name, answer), (file.name, check))
+    for file in (ROOT / "lessons" / "teaching" / "answers").glob("*.py"):
+        yield from ((file.name, part) for part in re.split(r"\n(?=def )", file.read_text())[1:])
+    for file in (ROOT / "lessons" / "teaching").glob("*.md"):
+        prose = re.sub(r"(?s)<!-- expected.*?<!-- end of expected -->", "", file.read_text())
+        yield from ((file.name, part) for part in prose.split("\n\n") if part[:1].isalpha())
+
+
+@pytest.mark.long
+def test_a_site_for_students_holds_no_answer(site, tmp_path):
+    build(ROOT, tmp_path, private=True)
+    pages = pages_of(tmp_path)
+    assert broken_links(tmp_path, pages) == []
+    private = " ".join(words(file.read_text()) for file in pages)
+    public = " ".join(words(file.read_text()) for file in site[1])
+    texts = [(name, words(text)) for name, text in secrets()]
+    assert sum(text in public for _, text in texts) > 100
+    assert [(name, text) for name, text in texts if len(text) > 60 and text in private] == []
+
+
+def test_the_first_page_plays_a_ring_and_has_three_doors(site):
+    html = (site[0] / "index.html").read_text()
+    p = start.RANKS
+    assert html.count('class="message"') == 2 * (p - 1) * p and "sent six quarters" in words(html)
+    shown = html.count('style="animation-name: has')  # each message is added or copied
+    assert shown == 2 * (p - 1) * p and html.count("@keyframes has") == 2 * (p - 1)
+    assert len(words(re.sub(r"(?s)<style>.*?</style>", "", html)).split()) < 300
+    doors = re.search(r'(?s)<ul class="doors">(.*?)</ul>', html)[1]
+    assert doors.count("<a ") == 3 and 'property="og:description" content="How many' in html
