@@ -15,7 +15,7 @@ Source: Rajbhandari et al. 2020, "ZeRO", section 5 (P_os); the ring's order of s
 
 from collections.abc import Callable
 
-from refgf.comm.arguments import Comm
+from refgf.comm.arguments import Comm, require_flat
 from refgf.comm.gather import allgather_slices, reduce_scatter
 from refgf.comm.slices import slices
 from refgf.device import Array
@@ -23,7 +23,7 @@ from refgf.exchange.interfaces import Optimizer
 
 
 class ZeRO1:
-    """`step` updates `parameters` (n,) in place.
+    """`step` updates `parameters` (n,), a flat contiguous array, in place.
 
     optimizer(own)   makes the optimiser of parameters[own], the slice that this rank owns
     """
@@ -31,8 +31,9 @@ class ZeRO1:
     def __init__(
         self, comm: Comm, parameters: Array, optimizer: Callable[[slice], Optimizer]
     ) -> None:
-        self.parameters = parameters
         self._rank, size = comm.Get_rank(), comm.Get_size()
+        require_flat(parameters, "ZeRO1", self._rank)
+        self.parameters = parameters
         self._reduce, self._gather = reduce_scatter(comm), allgather_slices(comm)
         self.own = slices(parameters.size, size)[(self._rank + 1) % size]
         self.optimizer = optimizer(self.own)
