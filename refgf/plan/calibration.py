@@ -23,6 +23,7 @@ FILE = Path(__file__).with_name("calibration.toml")
 LEAST_OVERLAP = 0.7  # --overlap by default: a collective takes processors of the GPU (chosen)
 TCP_LATENCY_S = 20e-6  # a link between nodes with a longer latency is taken for TCP (chosen)
 TCP_STEP = 1.05  # from one rate that is tried to the next
+ALIKE = 1.01  # rates nearer than this are the same (chosen)
 GBIT = 1e9 / 8
 
 
@@ -33,11 +34,8 @@ def calibrated(asked: Question, fabric: str | None = None) -> Question:
     """
     name = fabric or fabric_of(asked)
     data = tables()[name]
-    given = Unmodelled(data["middle"], data["most"], LEAST_OVERLAP, notes=(note(name, data),))
-    if asked.size > data["ranks"]:
-        more = f"{asked.size} ranks are more than any row that calibrates {name}: at most "
-        more += f"{data['ranks']}. What is not modelled may be larger than its range."
-        given = replace(given, notes=(*given.notes, more))
+    notes = note(name, data), *beyond(name, data, asked)
+    given = Unmodelled(data["middle"], data["most"], LEAST_OVERLAP, notes=notes)
     if name != ETHERNET or asked.fabric.lines:
         return replace(asked, unmodelled=given)
     rate = 1 / asked.fabric.between.beta_s_per_byte
@@ -50,6 +48,23 @@ def calibrated(asked: Question, fabric: str | None = None) -> Question:
     said += "rows. How many streams it has decides; measure it with all_reduce_perf."
     given = replace(given, tcp=(middle / most, middle / least), notes=(*given.notes, said))
     return replace(asked, fabric=slower, unmodelled=given)
+
+
+def beyond(name: str, data: dict, asked: Question) -> tuple[str, ...]:
+    """A sentence for each input that lies outside all rows that calibrate this fabric."""
+    link = asked.fabric.between if asked.nodes > 1 else asked.fabric.inside or asked.fabric.between
+    gbit, (least, most) = 1 / link.beta_s_per_byte / GBIT, data["gbit"]
+    said = {
+        f"{asked.size} ranks are more than any row": (asked.size > data["ranks"], data["ranks"]),
+        f"Its link of {gbit:.4g} Gbit/s is faster than any": (gbit > ALIKE * most, f"{most:g}"),
+        f"Its link of {gbit:.4g} Gbit/s is slower than any": (ALIKE * gbit < least, f"{least:g}"),
+    }
+    return tuple(
+        f"WARNING: {words} that calibrates {name} (limit {limit}). What is not modelled may be "
+        "larger than its range."
+        for words, (outside, limit) in said.items()
+        if outside
+    )
 
 
 def fabric_of(asked: Question) -> str:
@@ -88,14 +103,23 @@ def from_rows(given: Iterable[ScalingRow]) -> dict[str, dict]:
     shares = {"least": 0.1, "middle": 0.5, "most": 0.9}
     found[ETHERNET]["tcp"] = {key: quantile(rates, share) for key, share in shares.items()}
     for fabric in FABRICS:
-        mine = [row.ranks for row in used if row.fabric == fabric]
-        found[fabric] |= {"rows": len(mine), "ranks": max(mine)}
+        mine = [row for row in used if row.fabric == fabric]
+        gbit = [rate_of(row) for row in mine]
+        most = max(row.ranks for row in mine)
+        found[fabric] |= {"rows": len(mine), "ranks": most, "gbit": [min(gbit), max(gbit)]}
     return found
+
+
+def rate_of(row: ScalingRow) -> float:
+    """Gbit/s between nodes, in one box inside it."""
+    given = scored.fabric_of(row)
+    link = given.between if row.between else given.inside
+    return 1 / link.beta_s_per_byte / GBIT
 
 
 def tcp_rate(row: ScalingRow, missed: float) -> float:
     """Gbit/s between nodes with which the formulas give the measured step; inf: the wire's."""
-    wire, rate = 1 / scored.fabric_of(row).between.beta_s_per_byte / GBIT, 1.0
+    wire, rate = rate_of(row), 1.0
     while rate < wire:
         if missed * scored.formula_s(row, wire / rate) <= row.step_s:
             return rate
@@ -115,7 +139,9 @@ def written(found: dict[str, dict]) -> str:
     for fabric, data in found.items():
         lines += ["", f'["{fabric}"]']
         plain = {key: value for key, value in data.items() if key != "tcp"}
+        low, high = plain.pop("gbit")
         lines += [f"{key} = {value:.4g}" for key, value in plain.items()]
+        lines += [f"gbit = [{low:.4g}, {high:.4g}]"]
         if "tcp" in data:
             lines += ["[Ethernet.tcp]  # Gbit/s"]
             lines += [f"{key} = {value:.4g}" for key, value in data["tcp"].items()]

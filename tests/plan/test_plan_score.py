@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from refgf.plan import __main__ as command
-from refgf.plan import calibration, published, score, scored, step_times
+from refgf.plan import calibration, fabric, published, score, scored, step_times
 from refgf.plan.nccl import LL, LL128, RING, SIMPLE, TREE, Nccl
 from refgf.plan.published import ETHERNET, RDMA, rows
 from refgf.plan.question import Question
@@ -122,6 +122,14 @@ def test_what_is_not_modelled_is_named_and_more_ranks_are_said():
     assert asked.unmodelled.factor >= 1 and "Not modelled" in asked.unmodelled.notes[0]
     many = Question(asked.step, asked.fabric, 4096, 8)
     assert "more than any row" in calibration.calibrated(many).unmodelled.notes[1]
+
+
+@pytest.mark.parametrize("gbit, said", [(100, ""), (1600, ""), (3200, "faster"), (5, "slower")])
+def test_a_link_outside_the_rows_that_calibrate_is_said(gbit, said):
+    step, machine = scored.step_of(SOME[0]), fabric.load("dgx-a100")
+    link = fabric.with_between(machine, "14us", f"{gbit}gbit", "test")
+    found = calibration.calibrated(Question(step, link, 16, 8)).unmodelled.notes[1:]
+    assert [said in note and "calibrates RDMA" in note for note in found] == [True] * bool(said)
 
 
 # ---- NCCL ----
