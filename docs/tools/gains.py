@@ -25,6 +25,7 @@ from kit.record import plain
 from refgf.cluster.like import HERE
 from refgf.papers.mgwfbp.merge import greedy_merge
 from refgf.papers.scaling import confronted
+from refgf.plan import score
 
 ROOT = Path(__file__).resolve().parents[2]
 README, RESULTS = ROOT / "README.md", ROOT / "docs" / "results.md"
@@ -91,7 +92,19 @@ def headlines() -> str:
     for entry in confronted.confronted(figure, greedy_merge):
         cells = entry.name, entry.published, f"*{entry.kind}*", entry.could_fail, entry.found
         rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
+    return "\n".join([*rows, "", totals()])
+
+
+def totals() -> str:
+    """The headlines inside their intervals, and published steps that calibrate nothing."""
+    given = [confronted.predicted(headline) for headline in confronted.HEADLINES]
+    inside = [entry.could_fail for entry in given if "OUTSIDE" not in entry.found]
+    held = score.answer()["halves"]["held_out"]["all"]
+    return (
+        f"{len(inside)} of {len(given)} inside here, {inside.count(confronted.SAID)} of them in an "
+        f"interval that could have failed; {held['inside']} of {held['rows']} on published steps "
+        "that calibrate nothing (`refgf predict score`)."
+    )
 
 
 def demo() -> str:
