@@ -53,18 +53,13 @@ def calibrated(asked: Question, fabric: str | None = None) -> Question:
 def beyond(name: str, data: dict, asked: Question) -> tuple[str, ...]:
     """A sentence for each input that lies outside all rows that calibrate this fabric."""
     link = asked.fabric.between if asked.nodes > 1 else asked.fabric.inside or asked.fabric.between
-    gbit, (least, most) = 1 / link.beta_s_per_byte / GBIT, data["gbit"]
-    said = {
-        f"{asked.size} ranks are more than any row": (asked.size > data["ranks"], data["ranks"]),
-        f"Its link of {gbit:.4g} Gbit/s is faster than any": (gbit > ALIKE * most, f"{most:g}"),
-        f"Its link of {gbit:.4g} Gbit/s is slower than any": (ALIKE * gbit < least, f"{least:g}"),
-    }
-    return tuple(
-        f"WARNING: {words} that calibrates {name} (limit {limit}). What is not modelled may be "
-        "larger than its range."
-        for words, (outside, limit) in said.items()
-        if outside
-    )
+    gbit, (least, most), told = 1 / link.beta_s_per_byte / GBIT, data["gbit"], []
+    if asked.size > data["ranks"]:
+        told.append(f"{asked.size} ranks are more than any row (at most {data['ranks']})")
+    if not least <= ALIKE * gbit <= ALIKE**2 * most:
+        told.append(f"a link of {gbit:.4g} Gbit/s is outside the rows ({least:g} to {most:g})")
+    more = f"that calibrate {name}. What is not modelled may be larger than its range."
+    return tuple(f"WARNING: {each} {more}" for each in told)
 
 
 def fabric_of(asked: Question) -> str:
