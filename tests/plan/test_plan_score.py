@@ -30,8 +30,7 @@ def test_the_held_out_half_keeps_its_bars():
     """As on the page: 8 of 10 inside, 8 % of error, as many too slow as too fast within 2."""
     found = score.summary([each for each in score.by_plan(rows()) if each.row.held_out])
     assert found["rows"] >= 30 and found["inside"] >= 0.8 * found["rows"]
-    assert found["error"] <= 0.08
-    assert 0.5 <= found["too_slow"] / found["too_fast"] <= 2
+    assert found["error"] <= 0.08 and 0.5 <= found["too_slow"] / found["too_fast"] <= 2
 
 
 def test_the_page_says_what_the_score_is():
@@ -120,16 +119,11 @@ def test_what_is_not_modelled_is_named_and_more_ranks_are_said():
     row = next(row for row in rows() if row.fabric == RDMA)
     asked = calibration.calibrated(scored.question_of(row), RDMA)
     assert asked.unmodelled.factor >= 1 and "Not modelled" in asked.unmodelled.notes[0]
-    many = Question(asked.step, asked.fabric, 4096, 8)
-    assert "more than any row" in calibration.calibrated(many).unmodelled.notes[1]
-
-
-@pytest.mark.parametrize("gbit, said", [(100, ""), (1600, ""), (3200, "3200"), (5, "5")])
-def test_a_link_outside_the_rows_that_calibrate_is_said(gbit, said):
-    step, machine = scored.step_of(SOME[0]), fabric.load("dgx-a100")
-    link = fabric.with_between(machine, "14us", f"{gbit}gbit", "test")
-    found = calibration.calibrated(Question(step, link, 16, 8)).unmodelled.notes[1:]
-    assert [f"of {said} Gbit/s is outside" in note for note in found] == [True] * bool(said)
+    cases = (4096, 100, "any row"), (16, 1600, ""), (16, 3200, "of 3200 Gb"), (16, 5, "of 5 Gb")
+    for size, gbit, said in cases:
+        link = fabric.with_between(asked.fabric, "14us", f"{gbit}gbit", "test")
+        found = calibration.calibrated(Question(asked.step, link, size, 8)).unmodelled.notes[1:]
+        assert [said in note for note in found] == [True] * bool(said)
 
 
 # ---- NCCL ----
