@@ -102,7 +102,9 @@ class Mine:
         on, where the lesson's own figure shows the student's values (`on`)
         """
         label = self.label(*names.split())
+        wrong = [name for name in names.split() if name in self.wrong]
         named = {"functions": names.replace(" ", ", "), "title": title, "label": label}
+        named |= {"wrong": ", ".join(wrong)}
         at = {"xlabel": x[0], "x": [str(each) for each in x[1]]}
         values = {"ours": list(ours), "yours": list(yours), "unit": ""} | more
         if values["unit"] == CLUSTER_S:
@@ -275,7 +277,7 @@ def said(series: dict, busy: bool = False) -> str:
     """
     ours, yours = ([middle(value) for value in series[key]] for key in ("ours", "yours"))
     unit, note = UNITS[series["unit"]], series.get("note", "")
-    start = f"your {series['functions']} ({lowered(series['title'])}): "
+    start = f"your {called(series)} ({lowered(series['title'])}): "
     if is_wrong(series):
         start = f"WRONG: {start}"
     pairs = list(zip(series["x"], ours, yours))
@@ -301,6 +303,11 @@ def said(series: dict, busy: bool = False) -> str:
 
 def is_wrong(series: dict) -> bool:
     return "WRONG" in series["label"]
+
+
+def called(series: dict) -> str:
+    """The functions that made these values; where some are wrong, those alone."""
+    return series.get("wrong") or series["functions"]
 
 
 def lowered(title: str) -> str:
@@ -353,7 +360,7 @@ def call_wrong(figure) -> None:
 
 def draw_on(axis, series: dict) -> None:
     """The student's values over the project's, in a panel of the lesson's own figure."""
-    on, label = series["on"], f"your {series['functions']}{', WRONG' * is_wrong(series)}"
+    on, label = series["on"], f"your {called(series)}{', WRONG' * is_wrong(series)}"
     style = {"color": YOUR_COLOUR, "marker": "X", "ms": 8, "ls": "none", "label": label}
     if isinstance(on["y"][0], dict):
         axes.points(axis, on["x"], on["y"], across=on["across"], zorder=5, **style)

@@ -111,13 +111,38 @@ def require_wrong(number, result):
 @pytest.mark.long
 @pytest.mark.parametrize("number", [number for number in MISTAKES if number != "01"])
 def test_right_and_wrong_functions_are_measured(number, tmp_path, monkeypatch):
-    """On 2 ranks that are threads, without the rest of the lesson."""
+    result = measured_alone(number, planted(number, tmp_path), monkeypatch, "--quick")
+    require_wrong(number, result)
+    figures = {name: axes.frame(name, 1, 2)[0] for name in ("", "rounding", "roofline")}
+    given = {"lesson": script(number).stem, "mine": result} | PLACE
+    drawn = mine.draw(given, figures)
+    assert drawn["yours"].axes and drawn["yours"].get_suptitle().startswith("WRONG")
+
+
+@pytest.mark.long
+def test_what_waits_in_the_residual_lowers_the_loss(tmp_path, monkeypatch):
+    """And the screen names `csc_step`, which drops it, but not the three functions around it.
+
+    With momentum the residual would gain nothing in so few steps.
+    """
+    old, file = "return packed, waiting\n", tmp_path / "drops.py"
+    text = (ANSWERS / "06.py").read_text()
+    assert text.count(old) == 1
+    file.write_text(text.replace(old, "return packed, [0 * mine for mine in waiting]\n"))
+    result = measured_alone("06", file, monkeypatch)
+    loss, *_ = result["series"]
+    kept, dropped = (sum(loss[key][-10:]) for key in ("ours", "yours"))
+    assert loss["title"].startswith("Loss") and kept < 0.95 * dropped, (kept, dropped)
+    assert mine.said(loss).startswith("WRONG: your csc_step (loss")
+
+
+def measured_alone(number, file, monkeypatch, *given):
+    """What --mine says of a file on 2 ranks that are threads, without the rest of the lesson."""
     made = []
     monkeypatch.setattr(kit.Lesson, "main", lambda lesson, measure, draw: made.append(lesson))
     runpy.run_path(str(script(number)), run_name="__main__")
     (lesson,) = made
-    given = ["--quick", "--threads", "2", "--wrong-anyway", "--output", str(tmp_path)]
-    file = planted(number, tmp_path)
+    given = ["--threads", "2", "--wrong-anyway", "--output", str(file.parent), *given]
     monkeypatch.setattr(sys, "argv", [lesson.name, "--mine", str(file), *given])
     options = lesson._parse()
     if getattr(options, "network", "") is None:  # lesson 03 chooses it when it begins
@@ -129,11 +154,7 @@ def test_right_and_wrong_functions_are_measured(number, tmp_path, monkeypatch):
         found = lesson.reveal.yours.measure(run, FOUND.get(number, {}))
         return run.mine.record() | {"series": found}
 
-    result = json.loads(json.dumps(plain(threads.run(2, measured)[0])))
-    require_wrong(number, result)
-    figures = {name: axes.frame(name, 1, 2)[0] for name in ("", "rounding", "roofline")}
-    drawn = mine.draw({"lesson": lesson.name, "mine": result} | PLACE, figures)
-    assert drawn["yours"].axes and drawn["yours"].get_suptitle().startswith("WRONG")
+    return json.loads(json.dumps(plain(threads.run(2, measured)[0])))
 
 
 def run(number, folder, file, *arguments):
