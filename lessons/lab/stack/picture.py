@@ -17,10 +17,9 @@ from lab.stack.claims import in_the_figure
 from lab.stack.learning import BARS, DENSE, SPARSE, final, first
 
 ONE_A_NODE = " x 1 rank"  # in the words of a place
-IN_BARS = (
-    "In a bar: scaling efficiency, and what a technique gains over the bar above. "
-    "* no latency: MPI's own messages do not wait for the emulated link's, all others do."
-)
+IN_BARS = "In a bar: scaling efficiency, and what a technique gains over the bar above."
+NO_LATENCY = " * no latency: MPI's own messages do not wait for the emulated link's, all others do."
+OWN = f" ** more than {100 * MOST_OWN:.0f} % of the step is this processor's own time."
 
 
 def draw(result: dict) -> dict:
@@ -72,11 +71,16 @@ def draw_bars(places: list[dict]):
         network = f"{NETWORKS[here['network']]}, {here['elements'] / 1e6:.1f} million gradients"
         faster = f"the whole stack is {faster_than_the_first(here)}"
         title = f"{network}, like {here['like']}; {faster}\n{here['place']}"
-        axis.set(title=title, xlabel=below(here))
-    free = any(here.get("latency_free") for here in places)
+        clock = axes.clock(here["dilation"]).replace("\n", " ")
+        axis.set(title=title, xlabel=f"time of a step, {clock}")
+    below = IN_BARS
+    if any(here.get("latency_free") for here in places):
+        below += NO_LATENCY
+    if any(is_own(row["own_share"]) for here in places for row in here["rows"]):
+        below += OWN
     for axis in panels[1:]:
         axis.grid(alpha=0.3)  # the first one's legend says what their lines are
-    return axes.finish(figure, panels[0], below=IN_BARS if free else IN_BARS.partition(" *")[0])
+    return axes.finish(figure, panels[0], below=below)
 
 
 def faster_than_the_first(here: dict) -> str:
@@ -86,14 +90,6 @@ def faster_than_the_first(here: dict) -> str:
         rows = [row for row in rows if row["name"] != NATIVE]
     first = rows[0]["name"].strip("+ ")
     return f"{in_all(rows)[2]:.3g} x as fast as {'the ' * (first == 'ring')}{first}"
-
-
-def below(here: dict) -> str:
-    """The axis of time: its unit, and what a star means."""
-    clock = axes.clock(here["dilation"]).replace("\n", " ")
-    if any(is_own(row["own_share"]) for row in here["rows"]):
-        clock += f"; ** more than {MOST_OWN:.0%} of it is this processor's own"
-    return f"time of a step, {clock}"
 
 
 def draw_nodes(places: list[dict]):

@@ -50,4 +50,4 @@ def measure(run: kit.Run, stacks) -> Iterator[dict]:
     trained = earlier.get("learning")
     if options.pairs != 0:
         trained = learning.measure(run, train, held_out, here)
-    yield {"learning": trained, "where": "ranks and links: in the panels"}
+    yield {"learning": trained, "where": "the ranks and links named above"}
