@@ -49,10 +49,9 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/02_alexnet.py)
        which shards is that right? (The last table of -v shows it.)
     3. All gradients lie in one array, the pool, in backward's order: the last layer first. A
        colleague puts the first layer first. When could the first of four equal quarters be sent?
-    4. Let lab/alexnet/times.py make AlexNet(..., convolution=minimal_filtering), from
-       refgf.engine.minimal, and run it again without --quick. conv2's time falls below the
-       prediction, although no product became faster. Why? Check on paper that the four products in
-       minimal.py make two outputs.
+    4. refgf/engine/minimal.py makes two outputs from four products instead of six: check it on
+       paper. With it conv2's time falls below the prediction, although no product became faster.
+       Why? Its 5 x 5 kernels take 8 products for 4 rows. What share is left for 27 rows?
 
 A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/02.md)
     a. "The layer with the most parameters takes the most time." -v: both shares of each layer.

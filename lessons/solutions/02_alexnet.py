@@ -23,8 +23,8 @@ def images_that_keep_a_core_busy() -> None:
     A weight has 4 bytes and takes 2 operations per image. So N images take 2 N / R seconds per
     weight to compute and 4 / W to read. Backward takes twice as long for both. Below 13 images an
     additional image should cost the fully connected layers no time. Measured, they take several
-    times as long as reading, because BLAS first copies the weights into another order. This time
-    does not grow with N either.
+    times as long as reading. A cause that this lesson does not measure: for few images BLAS first
+    copies the weights into another order, which takes a time that does not grow with N either.
     """
     crossing = 2 * NODE.flops / NODE.bandwidth
     for batch in range(1, 40):

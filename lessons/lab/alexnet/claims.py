@@ -87,7 +87,7 @@ CLAIMS = (
     ),
     Claim(
         "Every fully connected layer takes more than twice its prediction, and is 1.5 times as far "
-        "off as any convolution: for few images BLAS first copies the weights into another order.",
+        "off as any convolution.",
         lambda r: (min(map(over_prediction, layers_of(r, "fc"))), ">", 1, 2.0),
         "the number of images and the BLAS",
         kind=LIMIT,

@@ -9,15 +9,18 @@ from kit.rows import at, summary
 from lab.cache.yours import YOURS
 
 
-def row(result: dict, name: str) -> dict:
-    """The row of this cache and the first store, the emulated one if every rank has it."""
-    store = result["rows"][0]["store"]
-    return at(result, "rows", {"store": store, "name": name})
+def stores(result: dict) -> list[str]:
+    """The slow store, the emulated one if every rank has it, then those that nodes have."""
+    return list(dict.fromkeys(row["store"] for row in result["rows"]))
 
 
-def epochs(result: dict, name: str) -> list[dict]:
-    """The epochs with this cache and the first store."""
-    return row(result, name)["epochs"]
+def row(result: dict, name: str, store: int = 0) -> dict:
+    """The row of this cache and this one of the stores."""
+    return at(result, "rows", {"store": stores(result)[store], "name": name})
+
+
+def epochs(result: dict, name: str, store: int = 0) -> list[dict]:
+    return row(result, name, store)["epochs"]
 
 
 def first(result: dict, name: str) -> dict:
@@ -36,9 +39,17 @@ def first_epochs(relation: str, factor: float):
     return compare
 
 
-def later_s(result: dict, name: str) -> float:
+def later_s(result: dict, name: str, store: int = 0) -> float:
     """Seconds of the later epochs with this cache, the median as in both figures."""
-    return median(epoch["seconds"] for epoch in epochs(result, name)[1:])
+    return median(epoch["seconds"] for epoch in epochs(result, name, store)[1:])
+
+
+def of_files(result: dict) -> tuple | None:
+    """Compares what files on disk gain from the second store and from the first."""
+    if len(stores(result)) < 2:
+        return None
+    slow, fast = (later_s(result, "no cache", i) / later_s(result, "disk", i) for i in (0, 1))
+    return fast, "<", slow, 0.5
 
 
 def largest_error(result: dict) -> float:
@@ -83,6 +94,12 @@ CLAIMS = (
         "Later epochs with half on disk take at most half as long as with it in the slow store.",
         lambda r: (later_s(r, "half memory + disk"), "<", later_s(r, "half memory"), 0.5),
         "how slow the store is next to the disk",
+    ),
+    Claim(
+        "From a faster store, the folder of another node, files on disk gain at most half as much "
+        "as from the slow one.",
+        of_files,
+        "how fast the other store is",
     ),
     Claim(
         "The error of a later epoch's prediction is at most half of its time, from 50 ms on.",
