@@ -159,15 +159,7 @@ def measured_alone(number, file, monkeypatch, *given):
 
 def run(number, folder, file, *arguments):
     """A lesson on 2 ranks that are threads. -> (exit status, what it says)"""
-    command = [
-        sys.executable,
-        str(script(number)),
-        "--threads",
-        "2",
-        "--quick",
-        "--mine",
-        str(file),
-    ]
+    command = [sys.executable, script(number), "--threads", "2", "--quick", "--mine", file]
     ended = subprocess.run(
         [*command, "--output", str(folder), *arguments],
         capture_output=True,
@@ -275,11 +267,8 @@ def test_a_panel_of_the_lesson_shows_the_student_s_values():
 
 
 def test_a_sentence_keeps_the_case_of_a_name():
-    assert [mine.lowered(text) for text in ("Loss", "LARS's ratio", "fc6")] == [
-        "loss",
-        "LARS's ratio",
-        "fc6",
-    ]
+    found = [mine.lowered(text) for text in ("Loss", "LARS's ratio", "fc6")]
+    assert found == ["loss", "LARS's ratio", "fc6"]
 
 
 def test_what_does_not_return_ends_the_job(monkeypatch):
