@@ -101,10 +101,9 @@ class Mine:
         more: unit; measured, what predictions are compared with; note, the end of the sentence;
         on, where the lesson's own figure shows the student's values (`on`)
         """
-        label = self.label(*names.split())
-        wrong = [name for name in names.split() if name in self.wrong]
-        named = {"functions": names.replace(" ", ", "), "title": title, "label": label}
-        named |= {"wrong": ", ".join(wrong)}
+        found = names.split()
+        named = {"functions": ", ".join(found), "title": title, "label": self.label(*found)}
+        named["wrong"] = ", ".join(name for name in found if name in self.wrong)
         at = {"xlabel": x[0], "x": [str(each) for each in x[1]]}
         values = {"ours": list(ours), "yours": list(yours), "unit": ""} | more
         if values["unit"] == CLUSTER_S:
@@ -386,9 +385,8 @@ def draw_series(axis, series: dict) -> None:
         if any(isinstance(value, dict) for value in series[key]):
             axes.points(axis, at, series[key], ls="-", lw=1, **style)
         else:
-            found = map(middle, series[key])
-            some = [math.nan if value is None else value for value in found]
-            axis.plot(at, some, ls="-", lw=1, **style)
+            found = [math.nan if value is None else value for value in map(middle, series[key])]
+            axis.plot(at, found, ls="-", lw=1, **style)
     if values and min(values) > 0 and max(values) > 30 * min(values):
         axis.set_yscale("log")
     else:
