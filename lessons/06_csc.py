@@ -30,7 +30,6 @@ PREDICTION  A step sends k = max(1, ceil(C percent/100)) of C chunks in float16.
             Own work is the processor's: norms, choosing, packing. It is measured first. What CSC
             costs in accuracy depends on the network, the length of the training and the warm-up of
             the density: lesson 07 (wider) loses less, lesson 12 (2 epochs, no warm-up) far more.
-            What momentum makes of a gradient that waits: see the appendix.
 
 Before you run it, write down: how many times as fast as dense is the exchange at a density of 10 %?
 If all chunks took turns, each would wait 10 steps. How many of them have not been sent after 30
@@ -41,9 +40,8 @@ bytes of a sparse step, say why all ranks choose the same chunks, how long one w
 costs.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/06_csc.py)
-    1. Two mistakes in your own file, one by one (--mine FILE --wrong-anyway). `importance` does not
-       divide by the chunk's length: which chunk is hardly ever chosen? And `csc_step` drops what
-       is not sent: what do the loss and the chunks never sent show?
+    1. --mine FILE --wrong-anyway: `importance` does not divide by the chunk's length (which chunk
+       is hardly ever chosen?); then `csc_step` drops what is not sent (what does the loss show?)
     2. Each rank chooses from its own norms only, without the allreduce. With your own functions
        (python -i lessons/student/06.py), for two ranks' arrays w of 7 elements each:
            own = choose(importance([w], 3), 30);  packed, _ = csc_step([w], [0 * w], own, 3)
@@ -68,8 +66,7 @@ APPENDIX    What does momentum make of a gradient that waits? (dgc: Deep Gradien
 A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/06.md)
     a. "A tenth of the chunks takes a tenth of the time." --density 5 -v: what does not shrink?
     b. "What is not sent is lost." -v: "One gradient of 1", forms none and history.
-    c. "Any tenth would do, because all chunks come in turn." -v: "Do the chosen chunks matter?",
-       with controls.
+    c. "Any tenth would do, because all chunks come in turn." -v: "Do the chosen chunks matter?"
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
