@@ -126,6 +126,11 @@ def right(name: str, comm: object, folder: Path) -> dict:
             "value": 0.0,
             "workspace": Workspace(),
         },
+        "zero.zero1.ZeRO1": lambda: {
+            "comm": comm,
+            "parameters": np.ones(20, np.float32),
+            "optimizer": lambda own: None,
+        },
         "resnet50.residual.GlobalAveragePool": lambda: {
             "name": "pool",
             "input_shape": (4, 4, 3),

@@ -15,6 +15,7 @@ Source: Rajbhandari et al. 2020, "ZeRO", section 5 (P_os); the ring's order of s
 
 from collections.abc import Callable
 
+from refgf.arguments import checked
 from refgf.comm.arguments import Comm, require_flat
 from refgf.comm.gather import allgather_slices, reduce_scatter
 from refgf.comm.slices import slices
@@ -22,6 +23,7 @@ from refgf.device import Array
 from refgf.exchange.interfaces import Optimizer
 
 
+@checked
 class ZeRO1:
     """`step` updates `parameters` (n,), a flat contiguous array, in place.
 
