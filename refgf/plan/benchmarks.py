@@ -350,9 +350,9 @@ def read_osu(table: Table, path: str, stated: Stated) -> Measured:
         if not seconds > 0:
             got = f"{other} bytes without a time above 0 in the column {times[0]}"
             refuse(path, got, "a number; next: pass whole lines of the benchmark")
-        if other <= one:
+        if other <= one or (one > 0 and log2(other / one) % 1):
             got = f"the size {other} after {one}, under one header"
-            refuse(path, got, "sizes that rise; next: divide the text, a table a file")
+            refuse(path, got, "sizes that double, as OSU's do; next: pass one table, its own rows")
     if not kind[1]:
         return osu_link(title, fitted(points, path), path, stated)
     ranks, why = stated.ranks, f"{title!r}, which prints neither ranks nor hosts"

@@ -156,3 +156,13 @@ def test_no_wrong_number_passes_without_a_warning(tmp_path, name, seed):
         return
     warned = [n for n in found.notes if "WARNING" in n and not any(each in n for each in ALWAYS)]
     assert warned or any(is_right(found, *truth) for truth in truths), (found.name, lines)
+
+
+@pytest.mark.parametrize("size", [3, 6000, 98304])
+def test_a_row_between_the_sizes_that_osu_doubles_is_refused(tmp_path, size):
+    """6,000 bytes in 3 us moved alpha out of its interval without a warning."""
+    sizes = sorted([size, 1, 4, 4096, 8192, 65536, 131072])
+    text = osu("OSU MPI Latency Test", Link(2e-6, 1e-10).message_s, sizes=sizes)
+    (tmp_path / "text.txt").write_text(text)
+    with pytest.raises(ValueError, match="wanted sizes that double"):
+        fabric.load(str(tmp_path / "text.txt"), Stated())
