@@ -85,8 +85,3 @@ def test_the_interval():
     assert [round(end, 2) for end in mutation.interval(8, 10)] == [0.49, 0.94]
     low, high = mutation.interval(40, 40)
     assert 0.9 < low < 0.92 and high == pytest.approx(1)
-
-
-@pytest.mark.long
-def test_the_slices_of_this_project():
-    assert mutation.main(["refgf/comm/slices.py", "--sample", "6", "--seed", "1"]) == 0

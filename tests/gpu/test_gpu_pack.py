@@ -1,6 +1,6 @@
 """The packed run as its machine would: no network, an empty home, a Python that has NumPy alone.
 
-CuPy is the stand-in. Each stage is made to hang and to crash in turn, with short limits.
+CuPy is the stand-in. One stage is made to hang and another to crash: all run in one loop.
 """
 
 import ast
@@ -84,8 +84,7 @@ def test_without_any_mpi_the_ranks_are_threads(machine, tmp_path):
     assert record["mpi"].startswith("no MPI: ") and outcomes["lesson 01"] == "ok"
 
 
-@pytest.mark.parametrize("how", BROKEN)
-@pytest.mark.parametrize("broken", [stage.name for stage in STAGES])
+@pytest.mark.parametrize("broken, how", [(STAGES[0].name, "hangs"), (STAGES[-2].name, "crashes")])
 def test_a_stage_that_fails_stops_no_other(machine, tmp_path, broken, how):
     folder = tmp_path / "gpu"
     shutil.copytree(machine.place / "gpu", folder)

@@ -91,7 +91,7 @@ def test_lesson_trains_resnet50(lesson, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
+@pytest.mark.parametrize("lesson", LESSONS[1::3], ids=lambda f: f.stem)  # of each kind one
 def test_lesson_runs_on_8_ranks_and_a_stated_link(lesson, tmp_path):
     """On 4 threads: tests/approval."""
     output = check(lesson, 8, tmp_path, "-v", "--link", "1gbit,50us")

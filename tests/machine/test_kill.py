@@ -3,7 +3,6 @@
 import os
 import random
 import re
-from pathlib import Path
 
 import pytest
 
@@ -43,17 +42,8 @@ def test_killed_once_and_resumed(tmp_path, uninterrupted):
 
 
 @needs_mpiexec
-def test_the_fingerprint_sees_a_lost_step(tmp_path, uninterrupted):
-    """One step of 24 that was not taken gives other bits."""
-    whole = Path(PROGRAM).read_text()
-    program = whole.replace('or {"epoch": 0, "step": 0}', 'or {"epoch": 0, "step": 1}')
-    job = run_job(RANKS, ["-c", program, tmp_path])
-    assert job.code == 0 and ended(job.text)[0] not in (None, uninterrupted[0]), job.text
-
-
-@needs_mpiexec
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-def test_killed_at_twenty_moments(tmp_path, uninterrupted):
-    resumed = [kill_and_resume(tmp_path / str(seed), seed, uninterrupted) for seed in range(2, 22)]
-    assert sum(resumed) > 10  # most kills came after the first checkpoint
+def test_killed_at_eight_moments(tmp_path, uninterrupted):
+    resumed = [kill_and_resume(tmp_path / str(seed), seed, uninterrupted) for seed in range(2, 10)]
+    assert sum(resumed) > 3  # most kills came after the first checkpoint

@@ -85,7 +85,7 @@ def test_simgrid_agrees(name, size):
 
 @needs_simgrid
 @pytest.mark.long
-@pytest.mark.parametrize("size", [2, 5, 16, 256])
+@pytest.mark.parametrize("size", [5, 256])
 @pytest.mark.parametrize("name", [*FLAT, *LEVELS])
 def test_simgrid_agrees_on_more_ranks(name, size):
     expected, found = both(name, size, LARGE)
@@ -94,7 +94,7 @@ def test_simgrid_agrees_on_more_ranks(name, size):
 
 @needs_simgrid
 @pytest.mark.long
-@pytest.mark.parametrize("size", [2, 5, 8, 256])
+@pytest.mark.parametrize("size", [2, 16])
 @pytest.mark.parametrize("name", [*FLAT, *LEVELS])
 def test_simgrid_agrees_on_short_messages(name, size):
     expected, found = both(name, size, SMALL)
