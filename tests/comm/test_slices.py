@@ -16,16 +16,6 @@ def test_slices_deal_elements_like_cards(n, size):
     assert [s.start for s in got] == [sum(hands[:i]) for i in range(size)]
 
 
-def test_divisible_sizes_hide_a_lost_tail():
-    """The classic mistake, n // p: right at n = 12, wrong at n = 13."""
-
-    def lost_tail(n, size):
-        return [slice(i * (n // size), (i + 1) * (n // size)) for i in range(size)]
-
-    assert lost_tail(12, 4) == slices(12, 4)
-    assert lost_tail(13, 4) != slices(13, 4)
-
-
 def test_chunks():
     assert chunks(0, 4) == []
     assert chunks(9, 4) == [slice(0, 4), slice(4, 8), slice(8, 9)]

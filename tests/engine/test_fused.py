@@ -10,7 +10,6 @@ import pytest
 
 from refgf import engine
 from refgf.engine import fused, fused_gpu
-from refgf.ops import in_windows
 
 AWKWARD = np.array(
     [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3e38, -3e38, 6e-8, 65520, 1e-30], np.float32
@@ -148,16 +147,6 @@ def test_as_python(loop, n):
 def test_as_machine_code(loop, n):
     numba = pytest.importorskip("numba", reason="needs the extra `fast`")
     require_same_bits(loop, numba.njit(loop, nogil=True), n)
-
-
-def test_a_window_that_takes_the_last_of_equals_goes_red():
-    def wrong(x, y, winner, kernel, stride):
-        PLAIN["largest_in_windows"](x, y, winner, kernel, stride)
-        for number in range(kernel**2):
-            winner[in_windows(x, y, number, kernel, stride) == y] = number
-
-    with pytest.raises(AssertionError):
-        require_same_bits(fused.largest_in_windows, wrong, 300)
 
 
 # ---- which function does the work ----

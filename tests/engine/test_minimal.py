@@ -7,7 +7,8 @@ import pytest
 from refgf.engine.minimal import MinimalConvolution, minimal_filtering, transforms
 from refgf.nn.conv import Convolution, Filters
 from refgf.nn.workspace import Workspace
-from tests.support.convolutions import build, by_definition
+from refgf.oracle.definitions import conv
+from tests.support.convolutions import build
 from tests.support.differences import assert_layer, bind_random, workspace
 from tests.support.networks import batch, resnet50_step, small, small_resnet50
 
@@ -67,9 +68,7 @@ def test_forward(case, dtype):
     layer = MinimalConvolution("conv", shape, filters, Workspace(dtype=dtype))
     x, weight, bias = numbers(dtype, (n, *shape), layer.tensors[1].shape, (outputs,))
     layer.bind([bias, weight], [np.full_like(bias, np.nan), np.full_like(weight, np.nan)])
-    expected = by_definition(
-        x.astype(float), weight.astype(float), bias.astype(float), stride, padding
-    )
+    expected = conv(x.astype(float), weight.astype(float), bias.astype(float), stride, padding)
     y = layer.forward(x, True)
     assert y.shape == expected.shape and y.dtype == dtype
     largest = (
@@ -143,7 +142,7 @@ def test_options(options):
 def test_a_smaller_batch_leaves_nothing_of_a_larger_one():
     layer, x = build(CASES[1], kind=MinimalConvolution)
     bind_random(layer)
-    expected = by_definition(x[:1], layer.parameters[1], layer.parameters[0], 1, 1)
+    expected = conv(x[:1], layer.parameters[1], layer.parameters[0], 1, 1)
     layer.backward(layer.forward(x, True).copy(), lambda k: None)
     np.testing.assert_allclose(layer.forward(x[:1], True), expected, rtol=0, atol=1e-12)
 
@@ -219,21 +218,3 @@ def test_what_it_cannot_do(kernel, options):
 def test_where_it_cannot(settings):
     with pytest.raises(ValueError, match="float.* with .*next: leave minimal_filtering out"):
         MinimalConvolution("conv", (9, 9, 2), Filters(3, 3), Workspace(**settings))
-
-
-# ---- seeded mistakes ----
-
-
-def test_overwriting_where_tiles_overlap_goes_red():
-    class Wrong(MinimalConvolution):
-        def fold_tiles(self, inputs, dx, worker):
-            tiles = np.matmul(self.b.T, self.by_tile(inputs)).reshape(
-                self.tiles, self.terms, *inputs.shape[2:]
-            )
-            rows = np.zeros((self.rows * (self.tiles - 1) + self.terms, *inputs.shape[2:]))
-            for i in range(self.terms):
-                rows[i : i + self.rows * (self.tiles - 1) + 1 : self.rows] = tiles[:, i]
-            dx[...] = self.inside(rows.swapaxes(0, 1))
-
-    with pytest.raises(AssertionError, match="input"):
-        assert_layer(*build(CASES[0], kind=Wrong))

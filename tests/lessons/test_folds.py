@@ -1,6 +1,5 @@
 """Folds of the lessons' images, and the paired comparison of trainings on them."""
 
-import dataclasses
 from argparse import Namespace
 
 import numpy as np
@@ -52,14 +51,6 @@ def test_without_a_fold_nothing_changes_and_digits_have_their_own_folds():
     run = Namespace(options=Namespace(data=None, image_size=8))
     for got, wanted in zip(images.fold(run, None, None, 3), digits(8, 3)):
         assert (got.labels == wanted.labels).all() and got.note == wanted.note
-
-
-def test_a_fold_of_train_only_would_be_detected():
-    """Seeded mistake: images that were held out before never enter training."""
-    train, _ = images.fold(
-        GIVEN, TRAIN, dataclasses.replace(HELD_OUT, labels=HELD_OUT.labels[:0]), 0
-    )
-    assert set(contents(train)) < set(contents(TRAIN) | contents(HELD_OUT))
 
 
 def ended(*accuracies):

@@ -54,17 +54,6 @@ def test_first(size, count):
     assert all(same and whole == size for *_, same, whole in found)
 
 
-def test_a_subset_with_its_own_counter_would_be_detected():
-    """Seeded mistake: a subset that does not share the run's counter; the run counts nothing."""
-
-    def body(run):
-        part = kit.Run(run.plain.Split(0, run.rank), run.options)
-        collective(part.comm, ring.allreduce)(np.ones(7, np.float32))
-        return run.comm.messages, part.comm.messages
-
-    assert on_ranks(3, body) == [(0, 4)] * 3
-
-
 def test_an_error_in_the_subset_reaches_all_ranks():
     def fail(part):
         raise ValueError("no")

@@ -23,15 +23,6 @@ def test_ranks_one_after_another():
     assert step_times.on_one_clock(OWN_S).tolist() == [[3.0, 4.0, 4.5]]
 
 
-def test_separate_clocks_are_detected():
-    """Seeded mistake: the slowest rank by its own clock, as if all had started together.
-
-    Half of the step is lost.
-    """
-    wrong = OWN_S[..., :-1].max(axis=0).tolist()
-    assert wrong == [[1.0, 2.0, 2.5]] != step_times.on_one_clock(OWN_S).tolist()
-
-
 @pytest.mark.parametrize("ranks, steps", [(1, 1), (3, 5), (7, 2)])
 def test_any_ranks_and_steps(ranks, steps):
     """Compare with a common clock that the function does not see. Quarters make sums exact."""

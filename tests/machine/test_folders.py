@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import ImageFile
 
-from refgf.machine import folders, images, threads
+from refgf.machine import images, threads
 from refgf.machine.folders import image_folder
 from refgf.training.data import batches
 from tests.support.pictures import bad_files, make_tree, photo, special_files, write
@@ -251,28 +251,6 @@ def test_trees_that_differ_are_an_error_on_all_ranks(on_ranks, tmp_path):
             for last, messages in results:
                 assert all(part.format(last) in message for message in messages), messages
                 assert odd == more or all(f"(rank {last})" in message for message in messages)
-
-
-def test_bad_files_must_be_shared(tree, monkeypatch):
-    """Seeded mistake: each rank skips only the files that it checked. Then the sets differ."""
-    bad_files(tree / "train" / "bee")
-    real = folders._find_bad_files
-
-    class Unshared:
-        def __init__(self, comm):
-            self.rank, self.size = comm.rank, comm.size
-
-        def allgather(self, found):
-            return [found]
-
-    def find_own(check, n, comm):
-        return real(check, n, Unshared(comm))
-
-    def one_rank(comm):
-        return image_folder(tree, 20, skip_bad_images=True, comm=comm)[0].skipped
-
-    monkeypatch.setattr(folders, "_find_bad_files", find_own)
-    assert len(set(threads.run(3, one_rank))) > 1
 
 
 # real images

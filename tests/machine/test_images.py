@@ -96,16 +96,3 @@ def test_the_quick_check_takes_what_decode_takes(tmp_path):
         images.check_ends(str(tmp_path / "a.jpg"))
     write(tmp_path / "a.png", photo(7))
     images.check_ends(str(tmp_path / "a.png"))
-
-
-def test_cropping_the_corner_is_detected(tmp_path, monkeypatch):
-    """Seeded mistake: the upper left square instead of the centred one."""
-    write(tmp_path / "a.jpg", photo(2, 800, 640))
-    right = images.decode(str(tmp_path / "a.jpg"), 40, 3).astype(int)
-
-    def corner(image, image_size):
-        box = (0, 0, min(image.size), min(image.size))
-        return image.resize((image_size, image_size), Image.Resampling.BILINEAR, box=box)
-
-    monkeypatch.setattr(images, "_crop_square", corner)
-    assert np.abs(images.decode(str(tmp_path / "a.jpg"), 40, 3) - right).max() > 2

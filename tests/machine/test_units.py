@@ -66,7 +66,3 @@ def test_formats_survive_the_way_back():
         )  # four digits are printed
     for seconds in (1e-9, 9.99e-7, 1e-6, 0.02, 1.0, 90.0):
         assert parse_time(format_time(seconds)) == pytest.approx(seconds, rel=1e-3)
-
-
-def test_wrong_variant_bytes_taken_for_bits_is_seen():
-    assert parse_rate("1gbit") != 1e9

@@ -16,29 +16,14 @@ def images(n=SHAPE[0], seed=0):
     )  # mean 3, another deviation for each channel
 
 
-def batch_norm(split=(None, 1), kind=BatchNorm):
-    return bind_random(kind("norm", SHAPE[1:], workspace(*split)))
+def batch_norm(split=(None, 1)):
+    return bind_random(BatchNorm("norm", SHAPE[1:], workspace(*split)))
 
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("n", [0, 1, 5])
 def test_batch_norm_gradients(n, split):
     assert_layer(batch_norm(split), images(n))
-
-
-def test_batch_norm_by_definition():
-    layer, x = batch_norm(), images()
-    beta, gamma = layer.parameters
-    y = layer.forward(x, True)
-    for channel in range(SHAPE[3]):
-        values = x[:, :, :, channel]
-        expected = (
-            gamma[channel] * (values - np.mean(values)) / np.sqrt(np.var(values) + 1e-5)
-            + beta[channel]
-        )
-        np.testing.assert_allclose(
-            y[:, :, :, channel], expected, rtol=0, atol=1e-13
-        )  # values of a few units
 
 
 def test_a_large_mean_does_not_spoil_the_variance():
@@ -54,22 +39,19 @@ def test_a_large_mean_does_not_spoil_the_variance():
     )  # 60 roundings of 6e-8
 
 
-def assert_running(layer, n=SHAPE[0]):
+@pytest.mark.parametrize("split", SPLITS)
+def test_running_statistics(split):
     """Two accepted batches: the mean, and the variance over n - 1, enter with momentum 0.1."""
+    layer = batch_norm(split)
     mean, variance = np.zeros(7), np.ones(7)
     for seed in (1, 2):
-        x = images(n, seed)
+        x = images(seed=seed)
         layer.forward(x, True)
         layer.accept()
         mean = 0.9 * mean + 0.1 * x.mean(axis=(0, 1, 2))
         variance = 0.9 * variance + 0.1 * x.var(axis=(0, 1, 2), ddof=1)
     np.testing.assert_allclose(layer.running_mean, mean, rtol=1e-12)
     np.testing.assert_allclose(layer.running_variance, variance, rtol=1e-12)
-
-
-@pytest.mark.parametrize("split", SPLITS)
-def test_running_statistics(split):
-    assert_running(batch_norm(split))
 
 
 def test_only_accepted_batches_count_and_only_once():
@@ -102,26 +84,6 @@ def test_one_value_per_channel_has_variance_zero():
     )
     layer.accept()
     np.testing.assert_allclose(layer.running_variance, 0.9, rtol=1e-15)
-
-
-def test_the_variance_over_n_in_the_running_statistics_goes_red():
-    class Wrong(BatchNorm):
-        def statistics(self, x):
-            mean, variance, _ = super().statistics(x)
-            return mean, variance, variance
-
-    with pytest.raises(AssertionError):
-        assert_running(batch_norm(kind=Wrong))
-
-
-def test_statistics_taken_for_constants_go_red():
-    class Wrong(BatchNorm):
-        def backward(self, dy, ready):
-            super().backward(dy.copy(), ready)
-            return dy * (self.parameters[1] * self.inverse)
-
-    with pytest.raises(AssertionError, match="input"):
-        assert_layer(batch_norm(kind=Wrong), images())
 
 
 def test_sums_over_a_batch_may_exceed_float16():

@@ -12,7 +12,7 @@ from tests.support.golden import CASES, golden_case
 from tests.support.project import NOT_IMPLEMENTED, WITH_RANKS, Project
 
 IMPLEMENTED = [name for name in FUNCTIONS if name not in NOT_IMPLEMENTED]
-STEPS = [name for name in IMPLEMENTED if name in ("csc_run", "sparse_warmup_run")]
+STEPS = ("csc_run", "sparse_warmup_run", "scaled_run", "scaled_lars_run")
 STACKS = [
     pytest.param({"residual": residual, "overlap": overlap}, id=f"{residual.__name__}-{overlap}")
     for residual in (Residual, FusedResidual)
@@ -50,7 +50,7 @@ def test_on_ranks(on_ranks):
 
 @pytest.mark.parametrize("settings", STACKS[1:])
 def test_stacks_on_ranks(on_ranks, settings):
-    on_ranks(require_on_ranks, Project(**settings), "csc_run", sizes=(2,))
+    on_ranks(require_on_ranks, Project(**settings), "csc_run scaled_run", sizes=(2,))
 
 
 def test_a_wrong_implementation_would_be_noticed(monkeypatch):

@@ -1,62 +1,15 @@
-"""The ring's closed forms against the simulation of schedules written here, independently of comm.
+"""Lines and curves. Closed forms: tests/oracle/test_oracle_own.py holds them to the definitions,
 
-tests/papers/scaling/test_collectives.py does the same with the schedules of refgf.comm.
+tests/papers/scaling/test_collectives.py to the schedules of refgf.comm.
 """
-
-from types import SimpleNamespace
 
 import pytest
 
-from refgf.papers.scaling.simulate import from_schedules
 from refgf.predict import cost
 from refgf.predict.cost import Line, Link
 from refgf.predict.fit import Curve, bus_bandwidth
 
 LINK = Link(alpha_s=3.0, beta_s_per_byte=0.5, gamma_s_per_byte=0.25)  # binary: sums are exact
-SIZES = (0, 1, 2, 7, 8, 13, 1000)
-
-
-def step(to, send, sender, receive, op):
-    return SimpleNamespace(
-        send_to=to, send=slice(*send), receive_from=sender, receive=slice(*receive), op=op
-    )
-
-
-def cuts(n, p):
-    """Bounds of p slices, the first n mod p one element longer."""
-    starts = [sum(n // p + (s < n % p) for s in range(r)) for r in range(p + 1)]
-    return list(zip(starts, starts[1:]))
-
-
-def ring_schedule(rank, p, n):
-    slices, ops = cuts(n, p), ["add"] * (p - 1) + ["copy"] * (p - 1)
-    right, left = (rank + 1) % p, (rank - 1) % p
-    return [
-        step(right, slices[(rank - k) % p], left, slices[(rank - k - 1) % p], op)
-        for k, op in enumerate(ops)
-    ]
-
-
-def simulated(p, n):
-    return from_schedules([ring_schedule(rank, p, n) for rank in range(p)], 4, LINK)
-
-
-@pytest.mark.parametrize("p", range(1, 9))
-@pytest.mark.parametrize("n", SIZES)
-def test_ring_is_exact_for_uneven_slices(p, n):
-    assert cost.ring_allreduce_s(p, n, 4, LINK) == simulated(p, n)
-
-
-def test_ring_by_hand():
-    """p = 3, n = 7 float32: slices of 3, 2, 2. Four steps of 3 + 12/2, two additions of 12/4."""
-    assert cost.ring_allreduce_s(3, 7, 4, LINK) == 4 * (3 + 6) + 2 * 3
-
-
-@pytest.mark.parametrize("p", [3, 5, 8])
-def test_a_ring_that_drops_the_tail_costs_less(p):
-    """Seeded mistake: n // p in place of the largest slice. Invisible where p divides n."""
-    wrong = 2 * (p - 1) * LINK.message_s(4 * (13 // p)) + (p - 1) * LINK.sum_s(4 * (13 // p))
-    assert wrong != simulated(p, 13)
 
 
 @pytest.mark.parametrize("p", [2, 4, 5, 8])

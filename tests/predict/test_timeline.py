@@ -1,6 +1,6 @@
-"""The step's recurrence against cases worked out by hand.
+"""The step's recurrence: its limits, and a dumber simulation in small ticks.
 
-Its limits, and a dumber simulation in small ticks.
+Cases by hand: tests/oracle/test_oracle_times.py, for the definitions that it is held to.
 """
 
 from math import inf
@@ -41,17 +41,6 @@ def test_eager_by_hand():
     assert (got.compute_s, got.step_s, got.exposed_s, got.communication_s) == (4, 7.5, 3.5, 6.5)
 
 
-def test_one_call_by_hand():
-    got = predict(GRADIENTS, one_call(GRADIENTS), Line(1, 0.1))
-    assert spans(got) == [(4, 8.5, 35)]
-    assert [list(call.group) for call in got.calls] == [[0, 1, 2]]
-
-
-def test_explicit_by_hand():
-    got = predict(GRADIENTS, groups_of([2, 1]), Line(1, 0.1))
-    assert spans(got) == [(3, 7, 30), (7, 8.5, 5)]
-
-
 def test_a_group_without_bytes_is_no_call():
     """Empty tensors at 0, 1.5 and 9 of a step whose others are ready at 1 and 2; T = 3 + bytes."""
     gradients = [(0.0, 0), (1.0, 4), (1.5, 0), (2.0, 5), (9.0, 0)]
@@ -62,43 +51,6 @@ def test_a_group_without_bytes_is_no_call():
     assert predict(gradients, eager(gradients), Line(3, 1)).step_s == 16
     assert predict(gradients, lazy(gradients, 0), Line(3, 1)).step_s == 16
     assert predict([(4.0, 0)], [range(1)], Line(3, 1), overlap=False).step_s == 4
-
-
-def test_without_overlap_the_backward_waits():
-    got = predict(GRADIENTS, eager(GRADIENTS), Line(1, 0.1), overlap=False)
-    assert spans(got) == [(1, 3, 10), (5, 8, 20), (9, 10.5, 5)]
-    assert got.step_s == 10.5  # 4 s of computation and 6.5 s of calls
-
-
-def test_without_overlap_computation_after_the_last_gradient_counts():
-    assert (
-        predict(GRADIENTS, one_call(GRADIENTS), Line(1, 0.1), overlap=False, compute_s=5.0).step_s
-        == 9.5
-    )
-    assert (
-        predict(GRADIENTS, one_call(GRADIENTS), Line(1, 0.1), overlap=True, compute_s=5.0).step_s
-        == 8.5
-    )
-
-
-def test_a_computation_at_half_speed_beside_calls():
-    """2 s of call from 1 to 3: half a second of work lost in each.
-
-    The second gradient is ready at 4, not 3.
-    """
-    got = predict(GRADIENTS, eager(GRADIENTS), Line(1, 0.1), overlap=0.5)
-    assert spans(got)[:2] == [
-        (1, 3, 10),
-        (4, 7, 20),
-    ]  # 1 + 2 s at half speed + 1 s at full speed; then T = 3
-    assert spans(got)[2] == (7, 8.5, 5)  # its last second of work ran from 4 to 6, long before
-    assert got.step_s == 8.5
-
-
-def test_a_slowed_computation_may_end_the_step():
-    got = predict([(1.0, 10)], eager([0]), Line(1, 0.1), overlap=0.5, compute_s=4.0)
-    assert got.step_s == 5.0  # 1 s, then 2 s beside the call (1 s of work), then the last 2 s
-    assert predict([(1.0, 10)], eager([0]), Line(1, 0.1), overlap=0.5, compute_s=1.5).step_s == 3.0
 
 
 @given(st.data())
@@ -112,37 +64,6 @@ def test_sharing_cores_lies_between_the_limits(data):
         predict(gradients, eager(gradients), line, o).step_s for o in (False, share, True)
     ]
     assert full <= some <= none
-
-
-def test_lazy_fires_only_when_more_than_theta_waits():
-    assert lazy(GRADIENTS, 9) == [range(0, 1), range(1, 2), range(2, 3)]
-    assert lazy(GRADIENTS, 10) == [
-        range(0, 2),
-        range(2, 3),
-    ]  # exactly 10 bytes wait on: greater than, not equal
-    assert lazy(GRADIENTS, 30) == [range(0, 3)]
-    assert lazy(GRADIENTS, 29) == [range(0, 2), range(2, 3)]
-
-
-def test_a_lazy_that_fires_at_theta_is_seen():
-    """Seeded mistake: >= in place of >."""
-
-    def wrong(gradients, theta):
-        groups, start, waiting = [], 0, 0
-        for i, (_, nbytes) in enumerate(gradients):
-            waiting += nbytes
-            if waiting >= theta:
-                groups.append(range(start, i + 1))
-                start, waiting = i + 1, 0
-        return groups + ([range(start, len(gradients))] if start < len(gradients) else [])
-
-    assert wrong(GRADIENTS, 10) != lazy(GRADIENTS, 10)
-
-
-def test_a_lazy_without_the_last_flush_is_refused():
-    """Seeded mistake: the tail is never sent."""
-    with pytest.raises(ValueError, match="each of the 3 gradients once"):
-        predict(GRADIENTS, lazy(GRADIENTS, 10)[:-1], Line(1, 0.1))
 
 
 @given(sizes)
@@ -218,12 +139,6 @@ def test_kept_share_by_hand():
     )  # one after the other: one core, and the call is all its work
     assert kept_share(10.0, 4.0, 11.0) == 0.75
     assert kept_share(10.0, 4.0, 15.0) == 0 and kept_share(10.0, 4.0, 9.0) == 1  # noise
-
-
-def test_a_kept_share_of_the_longer_time_would_be_seen():
-    """Seeded mistake: what both take longer than the *call*, divided by the computation."""
-    wrong = 1 - (12.0 - 4.0) / 10.0
-    assert wrong != kept_share(10.0, 4.0, 12.0) == 0.5
 
 
 @given(st.data())

@@ -17,8 +17,3 @@ FAMILIES = {
 
 def data(family, n, seed=0, dtype=np.float32):
     return FAMILIES[family](np.random.default_rng(seed), n).astype(dtype)
-
-
-def sorted_top_k(x, k):
-    """The definition: order by magnitude, largest first, then by index; take k."""
-    return sorted(sorted(range(x.size), key=lambda i: (-abs(float(x[i])), i))[:k])

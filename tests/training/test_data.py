@@ -75,27 +75,6 @@ def test_a_later_start_continues_the_epoch(start):
         assert [labels.tolist() for labels, _ in a[start:]] == [labels.tolist() for labels, _ in b]
 
 
-def wrong_batches():
-    def drops_the_tail(dataset, batch, epoch, seed, rank, size):
-        for images, labels, total in batches(dataset, batch, epoch, seed, 0, 1):
-            each = len(labels) // size
-            yield images[:each], labels[rank * each : (rank + 1) * each], total
-
-    def shuffles_by_rank(dataset, batch, epoch, seed, rank, size):
-        return batches(dataset, batch, epoch, seed + rank, rank, size)
-
-    def stops_without_samples(dataset, batch, epoch, seed, rank, size):
-        return (step for step in batches(dataset, batch, epoch, seed, rank, size) if len(step[1]))
-
-    return drops_the_tail, shuffles_by_rank, stops_without_samples
-
-
-@pytest.mark.parametrize("wrong", wrong_batches(), ids=lambda f: f.__name__)
-def test_wrong_shards_are_detected(wrong):
-    with pytest.raises(AssertionError):
-        assert_every_sample_once(epoch(wrong, 50, 8, 3), 50)
-
-
 def test_the_iterator_does_not_hold_its_last_batch():
     """Many iterators, each stopped after one batch, must not keep the whole set in memory."""
     stream = batches(numbered(10), 5, 0, 0, 0, 1)

@@ -151,18 +151,6 @@ def test_perceptrons_beat_the_roofline(samples):
         assert median(ours[key]) <= 0.10 and median(ours[key]) < median(plain[key])
 
 
-def test_perceptrons_that_learned_noise_are_seen(samples):
-    """Seeded mistake: times attached to the wrong shapes. The same assertion as above must fail."""
-    pytest.importorskip("sklearn")
-    training, unseen = held_out(samples)
-    times = [(s.forward_s, s.backward_s) for s in training]
-    random.Random(1).shuffle(times)
-    wrong = Perceptrons(
-        [Sample(s.shape, *t) for s, t in zip(training, times)], (16,), 0.1, members=1
-    )
-    assert all(median(values) > 0.10 for values in errors(wrong, unseen).values())
-
-
 def test_nonsense():
     with pytest.raises(ValueError, match="wanted times > 0"):
         measure([KernelShape("fc", 1, 1, 32, 32)], lambda shape: (0.0, 1.0))

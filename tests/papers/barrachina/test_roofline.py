@@ -49,11 +49,6 @@ def test_weights_used_once_more_a_sample_move_the_limit():
     assert large["norm1"].forward_limit == "memory"
 
 
-def test_roofline_is_never_above_its_roofs():
-    """Seeded mistake: the sum of both times in place of the larger. Here it would be 30."""
-    assert Node(10, 0.5).kernel_s(100, 10) == 20 != 100 / 10 + 10 / 0.5
-
-
 def test_limits_of_the_study():
     free, dead = Link(0.0, 1e-18), Link(1e-3, 1e-6)
     alone = study(resnet50(), 32, V100, free, 64)

@@ -5,29 +5,16 @@ import functools
 import numpy as np
 import pytest
 
-from refgf.comm.direct import direct_allreduce
 from refgf.machine import threads
 from refgf.machine.digits import digits
 from refgf.nn.alexnet import AlexNet
-from refgf.oracle.definitions import (
-    exact_sum,
-    same_bits,
-)
-from refgf.oracle.judge.comparison import judge_bits
 from refgf.papers.daso.daso import DASO
-from refgf.papers.daso.merge import merge
 from refgf.papers.daso.phases import BLOCKING, Constant, Phase, Phases
 from refgf.papers.jia.hierarchical import consecutive_nodes
-from tests.support import golden
 from tests.support.conforms import require_on_ranks
-from tests.support.own import joined
-from tests.support.own.daso import on_rank
 from tests.support.project import Project
-from tests.support.stacks import new_flow, new_model
+from tests.support.stacks import new_model
 from tests.support.tiny import N, Prescribed
-
-RUNS = [case for case in golden.CASES if case.function == "daso_run"]
-NODES = [(1, 1), (3, 1), (3, 3), (4, 1), (4, 2), (4, 4), (6, 1), (6, 2), (6, 3)]  # ranks, nodes
 
 
 def new_daso(comm, per_node, phases, batches, momentum=0.9, **settings):
@@ -68,87 +55,7 @@ def test_on_ranks_the_bits_of_the_definition(on_ranks):
 ABORTED = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
 
-@ABORTED
-@pytest.mark.parametrize("mistake", ["wait", "weight", "group", "momentum"])
-def test_mistakes_would_be_noticed(monkeypatch, mistake):
-    if mistake == "wait":
-        monkeypatch.setattr(Phase, "wait_after", lambda self, b, n: self.wait if b < n - 1 else 0)
-    elif mistake == "weight":
-        monkeypatch.setattr(
-            Phase,
-            "merge",
-            staticmethod(lambda w, total, nodes, waited: merge(w, total, nodes, waited / 2)),
-        )
-    elif mistake == "group":
-        sender = Phase.sender
-        monkeypatch.setattr(
-            Phase, "sender", lambda self, b, n, k: None if sender(self, b, n, k) is None else 0
-        )
-    else:
-        synchronise = DASO._synchronise
-        monkeypatch.setattr(
-            DASO, "_synchronise", lambda self: (synchronise(self), averaged_momentum(self))
-        )
-    # with L = 1 the ranks of a node hold the same parameters, whichever sends
-    case = next(
-        case
-        for case in RUNS
-        if case.name == ("daso-local-skip" if mistake == "group" else "daso-shortened")
-    )
-    try:
-        noticed = (
-            judge_bits(case, joined(threads.run(case["in.g"].shape[1], on_rank, case))) is not None
-        )
-    except AssertionError:
-        noticed = mistake == "wait"  # a sum outlives its epoch
-    assert noticed
-
-
-def averaged_momentum(self):
-    if self.synchronised:
-        direct_allreduce(self._comms[1])(self.model.optimizer.velocity)
-        self.model.optimizer.velocity /= self.comm.Get_size()
-
-
 # ---- the limits ----
-
-
-@pytest.mark.parametrize("size, nodes", NODES)
-def test_blocking_in_every_batch_is_synchronous_training(size, nodes):
-    """On data that are exact: B = 1, W = 0 gives the bits of GradientFlow, on uneven shards too."""
-    gs = gradients(size, 3, dyadic=True)
-    gs[:, 0] *= 2  # one rank has twice as much to say
-
-    def body(comm):
-        with new_daso(comm, size // nodes, Constant(Phase(1, 1, 0)), 3, momentum=0.5) as stack:
-            late = run(comm, stack, gs)
-        with new_flow(comm, Prescribed(), allreduce=direct_allreduce, momentum=0.5) as flow:
-            for (w, _, synchronised), step in zip(late, gs):
-                flow.step(step[comm.rank][None], None, 1, rate=0.125)
-                assert synchronised and same_bits(w, flow.model.parameters.flat)
-
-    threads.run(size, body)
-
-
-def test_cycling_keeps_the_mean_over_nodes_of_what_blocking_would_have():
-    """An epoch without merges (B beyond it) ends with synchronous training's parameters.
-
-    Gradients do not depend on the parameters here, so averaging is linear, late or early, with
-    momentum or without: only rounding differs.
-    """
-    gs, size = gradients(4, 6, dyadic=True), 4
-
-    def body(comm, phase):
-        with new_daso(comm, 2, Constant(phase), 6, momentum=0.5) as stack:
-            return run(comm, stack, gs)[-1][0]
-
-    apart, together = (
-        threads.run(size, body, phase)[0] for phase in (Phase(50, 1, 0), Phase(1, 1, 0))
-    )
-    assert (
-        np.abs(apart - together).max()
-        <= 64 * np.finfo(np.float32).eps * np.abs(exact_sum(gs.reshape(-1, N))).max()
-    )
 
 
 @functools.cache

@@ -1,7 +1,6 @@
 """DASO sends from the memory of a received sum, and never from that of a sum in flight."""
 
 import numpy as np
-import pytest
 
 from refgf.machine import threads
 from refgf.oracle.definitions import DASOSettings, daso_run, same_bits
@@ -42,16 +41,3 @@ def test_two_copies_are_enough_for_an_epoch():
     for sent, _ in found:
         assert len(sent) == BATCHES - 1  # the last sum is blocking
         assert len({id(memory) for memory in sent}) == 2
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_memory_of_a_sum_in_flight_would_be_noticed(monkeypatch):
-    """A copy that goes to the spare memory when it is sent, not when its sum has arrived."""
-    send = DASO._send
-
-    def too_early(self, group, sent):
-        send(self, group, sent)
-        self._spare = sent
-
-    monkeypatch.setattr(DASO, "_send", too_early)
-    assert not is_the_definitions(threads.run(len(NODES), train))

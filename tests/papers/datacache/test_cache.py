@@ -282,13 +282,6 @@ def test_copies_of_another_data_set_under_the_right_header(tmp_path):
     assert reopen(tmp_path / "a") == N
 
 
-def test_a_constant_digest_is_detected(tmp_path, monkeypatch):
-    """Seeded mistake: a disk level that does not verify its copies."""
-    monkeypatch.setattr(disk_level.DiskCache, "_digest", lambda self, index, data: bytes(16))
-    with pytest.raises(AssertionError):
-        test_copies_of_another_data_set_under_the_right_header(tmp_path)
-
-
 @pytest.mark.parametrize("limit", [HEADER_BYTES, 200, 700, 1000])
 def test_the_disk_respects_its_limit(tmp_path, limit):
     def used():

@@ -81,19 +81,6 @@ def test_epochs_differ_in_order_and_not_in_content():
     assert all(sorted(a) == sorted(b) and not np.array_equal(a, b) for a, b in zip(first, second))
 
 
-def test_a_sample_that_changes_its_node_is_detected(monkeypatch):
-    """Seeded mistake: shards by place in the shuffled order."""
-
-    def assign_by_place(order, nodes, batch_size):
-        owner = shards._node_of_rank(nodes)[np.arange(len(order)) % sum(map(len, nodes))]
-        parts = [(order[owner == node], len(ranks)) for node, ranks in enumerate(nodes)]
-        return [[shard[rank::count] for shard, count in parts for rank in range(count)]]
-
-    monkeypatch.setattr(shards, "node_batches", assign_by_place)
-    with pytest.raises(AssertionError):
-        check_epoch(23, [[0], [1]], 23)
-
-
 @pytest.mark.parametrize("nodes", [[[0, 1], [1]], [[0], []], [[1]]])
 def test_wrong_nodes(nodes):
     with pytest.raises(ValueError, match="shards: got nodes"):

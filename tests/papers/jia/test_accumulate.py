@@ -120,18 +120,3 @@ def test_no_parts_are_refused():
         ValueError, match="accumulated_step: got no micro-batches; wanted at least one"
     ):
         accumulated_step(new_model(Prescribed()), None, [], 1, 1.0)
-
-
-def test_leaving_out_a_part_would_show():
-    """The seeded mistake: only the last part counts."""
-
-    def wrong(flow, step):
-        return accumulated_step(flow.model, flow, shards(3, step)[-1:], BATCH, 0.02)
-
-    def right(flow, step):
-        return accumulated_step(flow.model, flow, shards(3, step), BATCH, 0.02)
-
-    one, other = (
-        threads.run(1, lambda comm, take=take: train(comm, take))[0][0] for take in (right, wrong)
-    )
-    assert one != other

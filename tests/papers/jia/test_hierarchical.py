@@ -5,9 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from refgf.comm import compose, ring, tree
+from refgf.comm import ring, tree
 from refgf.comm.replay import check, replay
-from refgf.oracle.definitions import three_phase_allreduce
 from refgf.papers.jia import doubling
 from refgf.papers.jia.hierarchical import (
     consecutive_nodes,
@@ -17,10 +16,7 @@ from refgf.papers.jia.hierarchical import (
     three_phase,
     two_level_ring,
 )
-from refgf.papers.scaling.collectives import halving_doubling_s, hierarchical_s, tree_s
-from refgf.papers.scaling.simulate import from_schedules
-from refgf.predict.cost import Link, ring_allreduce_s
-from tests.support.comm_cases import order_sensitive, same_bits
+from tests.support.comm_cases import same_bits
 from tests.support.conforms import require_on_ranks
 from tests.support.project import Project
 
@@ -43,25 +39,6 @@ def shuffled(nodes):
     """The same sizes, but any ranks in any order, as a launcher may deal them out."""
     ranks = iter(np.random.default_rng(len(nodes)).permutation(sum(map(len, nodes))).tolist())
     return [[next(ranks) for _ in node] for node in nodes]
-
-
-@pytest.mark.parametrize("m, k", [(1, 4), (4, 1), (4, 2), (2, 4), (3, 3)])
-def test_schedules_take_as_long_as_the_closed_forms(m, k):
-    """4(k-1) + 2(m-1) steps, 2(m-1) of them between nodes; n divisible by everything."""
-    inside, between, n = Link(1.0, 0.25, 0.125), Link(8.0, 2.0, 0.125), 720
-    nodes = consecutive_nodes(m * k, k)
-
-    def link(source, dest):
-        return inside if source // k == dest // k else between
-
-    schedules = [three_phase(nodes)(r, m * k, n) for r in range(m * k)]
-    assert from_schedules(schedules, 4, link) == hierarchical_s(m, k, n, 4, inside, between)
-    schedules = [log_phases(nodes)(r, m * k, n) for r in range(m * k)]
-    phases_s = tree_s(k, n, 4, inside), halving_doubling_s(m, n, 4, between)
-    assert from_schedules(schedules, 4, link) == sum(phases_s)
-    schedules = [two_level_ring(nodes)(r, m * k, n) for r in range(m * k)]
-    rings_s = ring_allreduce_s(k, n, 4, inside), ring_allreduce_s(m, n // k, 4, between)
-    assert from_schedules(schedules, 4, link) == sum(rings_s)
 
 
 def test_steps_of_the_paper():
@@ -134,24 +111,3 @@ def test_unequal_nodes_are_refused_where_the_algorithm_needs_equal_ones():
 def test_nodes_that_are_not_the_ranks_are_refused(make, nodes):
     with pytest.raises(ValueError, match="wanted every rank 0 to 3 once"):
         make(nodes)(0, 4, 10)
-
-
-def test_a_master_that_forgets_to_gather_is_caught():
-    """Seeded mistake: the masters' ring works on partly summed slices."""
-    xs, nodes = order_sensitive(4, 29, "float32"), consecutive_nodes(4, 2)
-    got = replay([three_phase(nodes, inside=ring.reduce_scatter)(r, 4, 29) for r in range(4)], xs)
-    assert not all(same_bits(x, three_phase_allreduce(xs, nodes)[0]) for x in got)
-
-
-def test_masters_of_the_wrong_rank_hang_and_are_named():
-    """Seeded mistake: every rank takes itself for a master."""
-
-    def all_masters(nodes):
-        def algorithm(rank, size, n):
-            i = next(i for i, node in enumerate(nodes) if rank in node)
-            return compose.on_ranks([node[0] for node in nodes], ring.allreduce(i, len(nodes), n))
-
-        return algorithm
-
-    with pytest.raises(ValueError, match="deadlock"):
-        check([all_masters(consecutive_nodes(4, 2))(r, 4, 8) for r in range(4)])

@@ -44,17 +44,6 @@ def test_whole_chunks_are_the_whole():
     assert same_bits(whole.parameters, parts.parameters)
 
 
-def test_decay_on_biases_would_show():
-    g, w = dyadic(2), dyadic(1)
-    one, other = (
-        LARS(SPECS, w.copy(), trust=0.01),
-        LARS([s._replace(decay=True) for s in SPECS], w.copy(), trust=0.01),
-    )
-    one.step(g, 0.3)
-    other.step(g, 0.3)
-    assert not same_bits(one.parameters, other.parameters)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

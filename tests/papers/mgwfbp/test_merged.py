@@ -9,18 +9,14 @@ from hypothesis import strategies as st
 
 from refgf.comm import direct, ring
 from refgf.comm.schedule import collective
-from refgf.exchange.lazy import LazyAllreduce, Theta
+from refgf.exchange.lazy import LazyAllreduce
 from refgf.exchange.overlap import AtOnce, CommunicationThread
-from refgf.machine.trace import TracedComm
-from refgf.oracle.definitions import direct_allreduce, ring_allreduce
+from refgf.oracle.definitions import direct_allreduce
 from refgf.papers.mgwfbp.merge import exact_merge
 from refgf.papers.mgwfbp.merged import Groups, Profile, slowest
 from refgf.predict.fit import fit_line
-from refgf.predict.timeline import eager, lazy, one_call
 from tests.exchange.test_lazy import SIZES, pool_of, step
 from tests.support.groups_of import groups_of
-
-GROUPS = [[7], [1] * 7, [2, 3, 2], [1, 1, 5], [6, 1], [3, 4]]
 
 
 def wanted_calls(sizes, groups):
@@ -51,43 +47,6 @@ def test_a_group_is_sent_when_its_last_gradient_is_ready():
     assert sent_after == [1, 4, 6]
 
 
-@pytest.mark.parametrize("theta", [0, 12, 100, float("inf")])
-def test_groups_of_lazy_give_the_calls_of_lazy(theta):
-    sizes = [3, 5, 10, 1, 1, 40, 7]
-    groups = lazy([(0.0, 4 * n) for n in sizes], theta)
-    calls = step(LazyAllreduce(pool_of(sizes), lambda x: None, Theta(theta)), sizes)
-    assert (
-        step(LazyAllreduce(pool_of(sizes), lambda x: None, Groups(tuple(groups))), sizes) == calls
-    )
-
-
-@pytest.mark.parametrize("overlapped", [False, True])
-@pytest.mark.parametrize("counts", GROUPS)
-def test_sums_and_messages(on_ranks, counts, overlapped):
-    """direct: the bits of one call and of lazy; ring: the bits and messages of a ring a group."""
-
-    def body(comm):
-        p, rank, groups = comm.Get_size(), comm.Get_rank(), groups_of(counts)
-        everybody = [
-            np.random.default_rng(r).standard_normal(sum(SIZES)).astype(np.float32)
-            for r in range(p)
-        ]
-        calls = wanted_calls(SIZES, groups)
-        for algorithm, define in (
-            (direct.allreduce, direct_allreduce),
-            (ring.allreduce, ring_allreduce),
-        ):
-            traced = TracedComm(comm)
-            got = total(traced, algorithm, groups, everybody[rank], overlapped)
-            wanted = np.concatenate([define([x[i:j] for x in everybody])[rank] for i, j in calls])
-            assert got.tobytes() == wanted.tobytes()
-            assert traced.messages == len(calls) * 2 * (p - 1)
-            if algorithm is direct.allreduce:
-                assert got.tobytes() == direct_allreduce(everybody)[rank].tobytes()
-
-    on_ranks(body)
-
-
 def total(comm, algorithm, groups, mine, overlapped):
     pool = pool_of(SIZES)
     pool.flat[:] = mine
@@ -98,32 +57,6 @@ def total(comm, algorithm, groups, mine, overlapped):
     worker.wait()
     worker.close()
     return pool.flat
-
-
-def test_a_lost_last_group_is_caught():
-    """Seeded mistake: nothing is sent for the group that backward ends with."""
-
-    class LosesTheLast(LazyAllreduce):
-        def ready(self, index):
-            if index < len(SIZES) - 1:
-                super().ready(index)
-
-        def finish(self):
-            self._start = self._next = 0
-
-    groups = groups_of([2, 3, 2])
-    wrong = LosesTheLast(pool_of(SIZES), lambda x: None, Groups(tuple(groups)))
-    assert step(wrong, SIZES) == wanted_calls(SIZES, groups)[:-1]
-
-
-def test_a_group_sent_one_gradient_early_is_caught():
-    class Early(Groups):
-        def is_complete(self, waiting_bytes, last):
-            return super().is_complete(waiting_bytes, last + 1)
-
-    groups = groups_of([2, 3, 2])
-    wrong = LazyAllreduce(pool_of(SIZES), lambda x: None, Early(tuple(groups)))
-    assert step(wrong, SIZES) != wanted_calls(SIZES, groups)
 
 
 @pytest.mark.parametrize(
@@ -220,13 +153,3 @@ def test_profile_fit_merge_run(on_ranks):
         assert got.tobytes() == direct_allreduce(everybody)[rank].tobytes()
 
     on_ranks(body)
-
-
-def test_eager_and_one_call_are_the_limits():
-    gradients = [(0.0, 4)] * 3
-    assert step(
-        LazyAllreduce(pool_of([1] * 3), lambda x: None, Groups(tuple(eager(gradients)))), [1] * 3
-    ) == [(0, 1), (1, 2), (2, 3)]
-    assert step(
-        LazyAllreduce(pool_of([1] * 3), lambda x: None, Groups(tuple(one_call(gradients)))), [1] * 3
-    ) == [(0, 3)]

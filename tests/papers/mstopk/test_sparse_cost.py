@@ -52,8 +52,3 @@ def test_pairs_cost_less_than_dense_slices_below_a_density_of_50_by_m_percent(m)
         k = keep_count(n // 8, percent)
         pairs_s, dense_s = (form(m, 8, n, k, 4, link, link) for form in (hitopk_pairs_s, hitopk_s))
         assert (pairs_s < dense_s) == faster
-
-
-def test_a_form_without_indices_is_caught():
-    """Seeded mistake: only the values are counted."""
-    assert not np.isclose(allgather_s(8, 1000, 4), gather_s(8, 1000, 4, LINK))

@@ -19,13 +19,6 @@ def simulated(algorithm, p, n, link=LINK):
     return from_schedules([algorithm(rank, p, n) for rank in range(p)], 4, link)
 
 
-def test_hierarchical_counts_the_paper_s_steps():
-    one_a_message = Link(1, 0)
-    steps = collectives.hierarchical_s(64, 16, 10**6, 4, one_a_message, one_a_message)
-    assert steps == 186
-    assert cost.ring_allreduce_s(1024, 10**6, 4, one_a_message) == 2046
-
-
 @pytest.mark.parametrize("p", [1, 2, 4, 5, 6, 8])
 @pytest.mark.parametrize("name", collectives.LINES)
 def test_lines_are_the_exact_forms_where_slices_are_even(p, name):
@@ -109,11 +102,3 @@ def test_nothing_is_faster_than_the_bytes_between_nodes(nodes, k):
     node_of_rank = [rank // k for rank in range(p)]
     times_s = [simulated(algorithm, p, n, Wires(node_of_rank, *links)) for algorithm in algorithms]
     assert times_s[0] == least_s == min(times_s)
-
-
-@pytest.mark.parametrize("p", [3, 5, 6, 7])
-def test_forgotten_extra_ranks_are_seen(p):
-    """Seeded mistake: log2 p rounds for any p, as if it were a power of two."""
-    rounds = p.bit_length() - 1
-    wrong = rounds * (LINK.message_s(400) + LINK.sum_s(400))
-    assert wrong < simulated(doubling.recursive_doubling, p, 100)

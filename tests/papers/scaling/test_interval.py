@@ -37,13 +37,6 @@ def test_a_width_is_the_largest_over_the_other_inputs():
     assert h.widths() == {"a": 11, "b": 11}
 
 
-def test_inputs_that_depend_on_each_other_need_all_combinations():
-    """Seeded mistake: one input at a time from the first values misses the extreme at (3, 4)."""
-    h = headline(lambda a, b: a * b, given("a", 1, 3), given("b", 2, 4))
-    one_at_a_time = max(3 * 2, 1 * 4)
-    assert one_at_a_time < h.interval()[1]
-
-
 def test_calibration_is_not_a_result():
     assert headline(lambda a: a, given("a", 1)).is_result
     assert not headline(lambda a: a, given("a", 1, calibrated_from="h")).is_result

@@ -12,7 +12,6 @@ from refgf.papers.scaling.rows import (
     GPUS,
     ROWS,
     calibrated_overheads,
-    compare,
     compare_all,
     gradients_of,
     same_order,
@@ -20,27 +19,6 @@ from refgf.papers.scaling.rows import (
 )
 from refgf.predict.cost import Line
 from refgf.predict.timeline import eager, one_call, predict
-
-# MG-WFBP against WFBP and against SyncEASGD as published, row by row: a check of the typing
-RATIOS = [
-    (1.10, 1.21),
-    (1.20, 1.01),
-    (0.99, 1.05),
-    (1.09, 1.07),
-    (1.21, 1.15),
-    (1.40, 1.13),
-    (1.16, 1.13),
-    (1.18, 1.03),
-    (1.33, 1.09),
-    (1.71, 1.11),
-    (1.14, 1.13),
-    (1.25, 1.03),
-    (1.67, 1.12),
-    (1.70, 1.12),
-    (1.26, 1.08),
-    (1.20, 1.07),
-]
-
 
 # seconds in the authors' plotting script, function plot_realdata_comm: compute in float32 and in
 # float16, then WFBP, SyncEASGD, MG-WFBP on eth_fp32, eth_fp16, ib_fp32, ib_fp16
@@ -86,15 +64,6 @@ def test_times_are_those_of_the_script(name):
     for row, times in zip(rows, measured, strict=True):
         assert row.measured_s == tuple(round(t, 3) for t in times)
         assert row.compute_s == round(compute_s[row.itemsize == 2], 3)
-
-
-@pytest.mark.parametrize("row, ratios", list(zip(ROWS, RATIOS)))
-def test_data(row, ratios):
-    wfbp, one, merged = row.measured_s
-    assert (wfbp / merged, one / merged) == pytest.approx(
-        ratios, abs=0.0101
-    )  # printed with two digits
-    assert row.compute_s < min(row.measured_s)
 
 
 def test_compute_times_belong_to_network_and_precision():
@@ -146,15 +115,3 @@ def test_ties_are_not_right():
     assert not same_order((1.0, 1.0, 0.5), (1.1, 1.0, 0.5))
     assert same_order((1.0, 1.0, 0.5), (1.005, 1.0, 0.5))  # level in the paper: any order will do
     assert not same_order((0.9, 1.0, 0.5), (1.1, 1.0, 0.5))
-
-
-def test_a_row_whose_latency_is_forgotten_loses_its_order():
-    """Seeded mistake: a = 0, which removes the reason to merge."""
-    row = ROWS[1]
-    line, gradients = row.machine.allreduce_s(GPUS), gradients_of(row)
-    free = Line(0.0, line.b_s_per_byte)
-    wrong = [
-        predict(gradients, groups, free).step_s
-        for groups in (eager(gradients), one_call(gradients), greedy_merge(gradients, free))
-    ]
-    assert compare(row, greedy_merge).ordering and not same_order(wrong, row.measured_s)

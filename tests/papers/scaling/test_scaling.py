@@ -75,16 +75,6 @@ def test_limits():
     assert half == efficiency_on(alexnet(), LAZY, 16, Cluster(64, 500.0, 1e-5, 1e9))
 
 
-def test_the_worst_theta_would_be_seen():
-    """Seeded mistake: max in place of min over theta."""
-    ready, line = ready_of(alexnet(), 64, 1000.0), ring_line(64, Link(1e-3, 1e-9))
-    candidates = thresholds([(t, 4 * n) for t, n in ready], per_octave=1)
-    worst = max(
-        step(ready, replace(LAZY, threshold_bytes=theta), line).step_s for theta in candidates
-    )
-    assert best_theta_step(ready, LAZY, line).step_s < 0.9 * worst
-
-
 @drawn(
     st.lists(st.tuples(st.integers(1, 50), st.integers(1, 1000)), min_size=1, max_size=12),
     st.integers(0, 40),

@@ -69,14 +69,6 @@ def test_csc_whose_norms_were_measured():
     assert step(READY, replace(system, norms_s=0.0), Line(1, 0.125)).step_s == 8.5
 
 
-def test_norms_forgotten_are_seen():
-    """Seeded mistake: the same chunks without the call for the norms."""
-    system = System("csc", itemsize=2, percent=50, chunk=12)
-    gradients, _ = chosen_chunks(READY, system)
-    wrong = predict(gradients, eager(gradients), Line(1, 0.125), compute_s=3.0)
-    assert wrong.step_s < step(READY, system, Line(1, 0.125)).step_s
-
-
 @pytest.mark.parametrize("percent, chosen", [(100, 1904), (10, 191), (0.001, 1), (30, ceil(571.2))])
 def test_chunks_of_alexnet(percent, chosen):
     ready = alexnet().gradients(1.0, itemsize=1)
