@@ -1,10 +1,10 @@
 """Lesson 01: ring allreduce - the sum of all ranks, and alpha and beta of this machine.
 
-    mpiexec -n 8 python lessons/01_ring_allreduce.py         8 ranks of this machine
+    mpiexec -n 8 python lessons/01_ring_allreduce.py         waits like a link of 1gbit,500us
     python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- \\
         python lessons/01_ring_allreduce.py                  on a network: the committed figure
-    options: --predict "1000 times", -v (all tables), --quick, --full, --plot, --threads 8,
-             --link 1gbit,50us
+    options: --predict "1000 times", -v (all tables), --link 1gbit,5ms (another link), --link none
+             (memory alone: latency is then a rank's wait for a core), --quick, --full, ...
 
 QUESTION    Each of p ranks has a vector of n elements, the gradient of its own images, and each
             rank needs the sum of all p. How long does the sum take, and what does that time depend
@@ -32,8 +32,8 @@ PREDICTION  A message of m bytes takes alpha + beta m. The ring takes 2(p-1) mes
             alpha and beta are measured twice, between two ranks and with all ranks busy. The
             prediction uses the second. It leaves out the additions and the copies in memory.
             Where ranks share a core, it also leaves out that a rank waits for the core in each
-            step: the ring may then take several times as long ("off by" in the table is
-            |predicted / measured - 1|; above a factor of two, that factor).
+            step: with --link none the ring may take several times as long ("off by" in the table
+            is |predicted / measured - 1|; above a factor of two, that factor).
 
 Before you run it, write down: the longest vector has 64 MiB, 65,536 times as many bytes as 1 KiB
 (with --quick 256 KiB, 256 times; with --full 256 MiB). How many times as long does its sum take?
@@ -117,4 +117,5 @@ def measure(run: kit.Run) -> dict:
 
 
 if __name__ == "__main__":
-    kit.Lesson(__file__, __doc__, REVEAL, probe=True).main(measure, picture.draw)
+    lesson = kit.Lesson(__file__, __doc__, REVEAL, probe=True, link="1gbit,500us")
+    lesson.main(measure, picture.draw)

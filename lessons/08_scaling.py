@@ -3,9 +3,9 @@ r"""Lesson 08: scaling - from the ranks that you have to the 2048 GPUs that you 
     python -m refgf.cluster run --like v100-56gbit -- python lessons/08_scaling.py
                             (4 nodes; `run --nodes 8` needs 20 GB of memory and twice the time)
     mpiexec -n 4 python lessons/08_scaling.py      (the links are waited for)
-    options: --predict "50 %, 90 %", -v (all tables), --theta BYTES, --machine FILE (predict also
-             for a machine measured elsewhere), --like this-machine (your cores compute; writes
-             such a file), --quick, --full, --plot, ...
+    options: --predict "50 %, 90 %", -v (all tables), --theta BYTES, --headlines (also the papers'
+             own numbers, predicted), --machine FILE (predict also for a machine measured
+             elsewhere), --like this-machine (your cores compute; writes such a file), --quick, ...
 
 QUESTION    The papers speak of 64, 512 and 2048 GPUs. How much of that can be known with a few
             ranks and a formula?
@@ -22,8 +22,8 @@ PREDICTION  A ring of p ranks takes T(m) = 2(p-1) alpha + 2(p-1)/p beta m. So th
 
 The papers write "speedup" for p x scaling efficiency, the throughput of p GPUs over that of one.
 410.2 of 512 is such a number. The emulated V100's rate was computed from it, so no measured point
-says anything about 410.2: a number that was used as input proves nothing. The interval for 512 GPUs
-takes rates of one GPU that others have measured.
+says anything about 410.2: a number that was used as input proves nothing. With --headlines the
+interval for 512 GPUs takes rates of one GPU that others have measured.
 
 The formula knows no contention. SimGrid, a simulator, sends the same ring's messages through links
 that they share. If it is installed (apt-get install libsimgrid-dev), it shows where the formula
@@ -33,7 +33,7 @@ docs/scale.md takes the formulas to 10,000 ranks.
 
 Before you run it, write down: the scaling efficiency on all your ranks, of eager exchange and with
 everything switched on. Which technique gains on 2048 ranks what it gains on 4? Which gains nothing
-there? And how much of 512 will GradientFlow reach, computed from one GPU's rate and the links?
+there?
 
 This is weak scaling: each rank brings a batch of its own, whatever p is. With --like this-machine
 the ranks share cores, so a technique that needs the processor slows down computing. After this
@@ -49,8 +49,8 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/08_scaling.py)
 
 A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/08.md)
     a. "What helps on 4 ranks helps on 2048." -v: the points, next to "PREDICTED: ResNet-50".
-    b. "The prediction hits the published number, so the model is right." -v: the column "widest
-       input".
+    b. "The prediction hits the published number, so the model is right." --headlines -v: the column
+       "widest input".
     c. "An efficiency belongs to a program." --like v100-10gbe, then --like this-machine.
 """
 
@@ -136,4 +136,6 @@ if __name__ == "__main__":
     lesson.argument("--theta", type=kit.threshold_bytes, metavar="BYTES", help=theta)
     machine = "predict also for this machine: a file that this lesson wrote"
     lesson.argument("--machine", type=Path, metavar="FILE", help=machine)
+    headlines = "also the papers' own numbers, each with a prediction, and two more figures"
+    lesson.argument("--headlines", action="store_true", help=headlines)
     lesson.main(measure, draw)

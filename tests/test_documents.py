@@ -29,7 +29,7 @@ INSTEAD = {  # a command: what is run in its place, and why
     r"make (gpu-check|gpu-pack|site|site-serve|slides)": r"make --dry-run \g<1>",  # tests/gpu, site
     r"make (demo|setup) MPI=\w+": "true",  # tests/test_site_mpi.py, tests/cluster
     r"source .venv/bin/activate": "true",  # the environment of this test has that PATH
-    r"mpiexec -n 4 (python lessons/08_scaling.py) -v": r"\1 --help",  # minutes
+    r"mpiexec -n 4 (python lessons/08_scaling.py) --headlines -v": r"\1 --help",  # minutes
     r"(.*) --device gpu": r"\1 --help",
     r"(python docs/tools/torch_study.py).*": r"\1 --help",  # minutes
     r"refgf doctor --gpu": "refgf doctor --help",  # fails where there is no GPU

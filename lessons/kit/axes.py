@@ -26,6 +26,7 @@ YOURS = 4  # the series of a student's own code
 TEXT_POINTS, LEADING, WIDTH_INCHES = 9, 12, 10
 COLUMNS, NOTES, SIGNED = 132, 3, 2  # of text across a figure; lines of its caption and signature
 SHORT = 0.3  # of the longest bar
+MEASURED, COMPUTED = "Measured on", "Computed, not measured. The lesson ran on"  # begin a signature
 
 
 def style(number: int) -> dict:
@@ -57,9 +58,9 @@ def finish(figure, *with_legend, computed: bool = False, below: str = ""):
         plain_powers(axis.yaxis)
     line = 1 / (72 * figure.get_figheight())  # a point
     lines = textwrap.wrap(below, COLUMNS)
-    lines.append("Computed, not measured. The lesson ran on:" if computed else "Measured on:")
     foot = 4 + LEADING * SIGNED
-    figure.text(0.01, foot * line, "\n".join(lines), fontsize=TEXT_POINTS, va="bottom")
+    style = {"fontsize": TEXT_POINTS, "va": "bottom", "label": COMPUTED if computed else MEASURED}
+    figure.text(0.01, foot * line, "\n".join(lines), **style)
     figure.tight_layout(rect=(0, (foot + LEADING * len(lines)) * line, 1, 1))
     return figure
 
@@ -73,7 +74,9 @@ def without_notes(figure) -> None:
 
 def sign(figure, *parts: str) -> None:
     """The figure's last lines: ranks, links and machine of the run. At most SIGNED lines."""
-    lines = textwrap.wrap("; ".join(parts), COLUMNS, max_lines=SIGNED, placeholder=" ...")
+    computed = any(text.get_label() == COMPUTED for text in figure.texts)
+    text = f"{COMPUTED if computed else MEASURED} {'; '.join(parts)}"
+    lines = textwrap.wrap(text, COLUMNS, max_lines=SIGNED, placeholder=" ...")
     top = (2 + LEADING * SIGNED) / (72 * figure.get_figheight())
     figure.text(0.01, top, "\n".join(lines), fontsize=TEXT_POINTS, va="top")
 

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import refgf.launch as launch
-from kit import axes, checks, claims, gpu, memory, mine, regime, rejected, waiting
+from kit import axes, checks, claims, gpu, memory, mine, mine_shown, regime, rejected, waiting
 from kit.record import WRITABLE, code_hash, kept, machine, not_written, plain, write
 from kit.regime import regime_of
 from kit.reveal import COLUMNS, Reveal, indented
@@ -35,6 +35,7 @@ class Lesson:
     reveal  what it says of its numbers: claims, guess and answer (reveal.py)
     probe   measure the link of an emulated cluster first
     like    the cluster that is emulated unless --like or the emulated cluster says otherwise
+    link    what the ranks of one machine wait for unless --link says otherwise
     estimate, an attribute: (options, batch) -> bytes that a rank needs
     """
 
@@ -45,8 +46,10 @@ class Lesson:
         reveal: Reveal,
         probe: bool = False,
         like: str | None = None,
+        link: str | None = None,
     ) -> None:
-        self.file, self.probe, self.reveal, self.like = Path(file).resolve(), probe, reveal, like
+        self.file, self.probe, self.reveal = Path(file).resolve(), probe, reveal
+        self.like, self.link = like, link
         self.name, self.estimate = self.file.stem, memory.process_bytes
         self.parser = argparse.ArgumentParser(
             description=doc,
@@ -72,7 +75,8 @@ class Lesson:
         add(
             "--link",
             metavar="RATE,LATENCY",
-            help="wait for as long as a link of this rate and latency would take (1gbit,50us)",
+            help="wait for as long as a link of this rate and latency would take "
+            f"({link or '1gbit,50us'}); none: the links that are there",
         )
         add(
             "--device",
@@ -183,6 +187,10 @@ class Lesson:
             options.output = options.output or WRITABLE.joinpath("results", *kind)
             if self.like and not (options.link or options.like or regime.environment()):
                 options.like = clusters.HERE if gpu.is_asked(options) else self.like
+            near = launch.job.on_machine == launch.job.size and not regime.environment()
+            if self.link and near and not gpu.is_asked(options):
+                options.link = options.link or self.link
+            options.link = None if options.link == "none" else options.link
             if options.link and regime.environment():
                 raise ValueError(
                     f"--link {options.link} on an emulated cluster, which has links; "
@@ -297,7 +305,7 @@ class Lesson:
         elif not run.options.quick:
             run.tell("\n" + "\n".join(self.reveal.lines(result, decided)))
         for series in result.get("mine", {}).get("series", ()):
-            said = mine.said(series, result["load"]["busy"])
+            said = mine_shown.said(series, result["load"]["busy"])
             run.tell(textwrap.fill(said, COLUMNS, subsequent_indent="    "))
         for sentence in result.get("rejected", ()):
             run.tell(textwrap.fill(f"WRONG: {sentence}", COLUMNS, subsequent_indent="    "))
@@ -338,9 +346,9 @@ class Lesson:
             foot.insert(0, link_probed(result["link_probed"]))
         figures = drawn if isinstance(drawn, dict) else {"": drawn}  # {"theta": figure, ...}
         if result.get("mine", {}).get("series"):
-            figures = mine.draw(result, figures)
+            figures = mine_shown.draw(result, figures)
         for figure in figures.values() if "rejected" in result else ():
-            mine.call_wrong(figure)
+            mine_shown.call_wrong(figure)
         print()
         caveat = claims.caveat(result)
         for name, figure in figures.items():

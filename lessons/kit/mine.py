@@ -14,7 +14,6 @@ the wall of refgf/oracle/foreign, which ends what hangs.
 """
 
 import ast
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -23,22 +22,16 @@ from pathlib import Path
 from types import ModuleType
 
 import refgf.launch as launch
-from kit import axes
 from kit.reveal import indented
 from kit.record import plain
-from kit.rows import overlap, scaled
-from kit.words import number_of_bytes, number_of_ranks, seconds
+from kit.rows import scaled
 from refgf.oracle.grade import marking, report
 from refgf.oracle.grade.student_process import load, sentence
 from refgf.oracle.spec.exercise import Collective, copied
 
 RIGHT, WRONG, NOT_WRITTEN, ABSENT = "right", "WRONG", "not written yet", "absent"
 LIMITS_S = 20, 120  # of a call of a student's function: with --quick, without
-UNITS = {"s": seconds, "bytes": number_of_bytes, "%": "{:.3g} %".format, "": "{:.4g}".format}
-ALIKE = 1e-6  # relative: losses of sums in another order differ by roundings
 CLUSTER_S = "seconds of the cluster"  # a unit: given in this machine's, which are longer
-TIMES = "Times are those of the lesson's own figure, unless a panel predicts another machine's."
-OURS, YOUR_COLOUR = axes.COLOURS[0], axes.COLOURS[axes.YOURS]
 
 
 @dataclass(frozen=True)
@@ -97,7 +90,7 @@ class Mine:
     def series(self, names: str, title: str, x: tuple[str, list], ours, yours, **more) -> dict:
         """Values at each x, of the student's functions (names, by spaces) and of the project's.
 
-        x: (what it is, its texts). Values are numbers or timings, of `unit` (a key of UNITS).
+        x: (what it is, its texts). Values are numbers or timings, of `unit` (mine_shown.UNITS).
         more: unit; measured, what predictions are compared with; note, the end of the sentence;
         on, where the lesson's own figure shows the student's values (`on`)
         """
@@ -258,143 +251,3 @@ def judged(run, file: Path, yours: Yours) -> dict[str, str]:
             )
         run.tell(f"{said}\nMeasured all the same (--wrong-anyway), and called WRONG.")
     return states
-
-
-# ---- what is said and drawn of the series, as the JSON holds them ----
-
-
-def middle(value) -> float | None:
-    """The number of a value; infinity is a text in the JSON."""
-    value = value["median_s"] if isinstance(value, dict) else value
-    return float(value) if isinstance(value, str) else value
-
-
-def said(series: dict, busy: bool = False) -> str:
-    """your allreduce: 1.02 times ours at 64 MiB, 14 messages, as predicted
-
-    busy: other programs took the cores, and times are not compared
-    """
-    ours, yours = ([middle(value) for value in series[key]] for key in ("ours", "yours"))
-    unit, note = UNITS[series["unit"]], series.get("note", "")
-    start = f"your {called(series)} ({lowered(series['title'])}): "
-    if is_wrong(series):
-        start = f"WRONG: {start}"
-    pairs = list(zip(series["x"], ours, yours))
-    if any(isinstance(value, dict) for value in series["yours"]):
-        x, our, your = pairs[-1]
-        factor = f"{your / our:.3g} times ours" if our else unit(your)
-        noise = " (within noise)" * overlap(series["ours"][-1], series["yours"][-1])
-        text = "not compared, a busy machine" if busy else f"{factor} at {x}{noise}"
-        return f"{start}{text}{note and f', {note}'}"
-    differ = [pair for pair in pairs if not alike(*pair[1:])]
-    if not differ:
-        text = f"as ours at {'both' if len(pairs) == 2 else f'all {len(pairs)}'} points"
-        text = f"{shown(ours[0], unit)}, as ours" if len(set(ours)) == 1 else text
-    else:
-        x, our, your = differ[0]
-        text = f"not as ours at {len(differ)} of {len(pairs)} points, first at {series['xlabel']} "
-        text += f"{x}: {shown(your, unit)}, ours {shown(our, unit)}"
-        if len(differ) > 2:
-            x, our, your = differ[-1]
-            text += f"; last at {x}: {shown(your, unit)}, ours {shown(our, unit)}"
-    return f"{start}{text}{note and f'; {note}'}"
-
-
-def is_wrong(series: dict) -> bool:
-    return "WRONG" in series["label"]
-
-
-def called(series: dict) -> str:
-    """The functions that made these values; where some are wrong, those alone."""
-    return series.get("wrong") or series["functions"]
-
-
-def lowered(title: str) -> str:
-    """Loss -> loss, and LARS, fc6 and C4 as they are."""
-    return title if title[1:2].isupper() else title[0].lower() + title[1:]
-
-
-def shown(value, unit: Callable) -> str:
-    return "nothing" if value is None else unit(value)
-
-
-def alike(one, other) -> bool:
-    if one is None or other is None:
-        return one is other
-    same = one == other or one != one and other != other  # infinite, or both NaN
-    return same or abs(one - other) <= ALIKE * max(abs(one), abs(other))
-
-
-def draw(result: dict, figures: dict) -> dict:
-    """The lesson's figures with the student's values in their panels, and "yours" with a panel for
-    each comparison. The title of a figure that shows a rejected function begins with WRONG.
-    """
-    found = result["mine"]["series"]
-    placed = [(figures[each["on"]["figure"]], each) for each in found if "on" in each]
-    for figure, series in placed:
-        draw_on(figure.axes[series["on"]["panel"]], series)
-    title = f"Lesson {result['lesson'][:2]}: your functions next to the project's"
-    columns = 2 if len(found) in (2, 4) else min(3, len(found))
-    rows = -(-len(found) // columns)
-    size = max(axes.WIDTH_INCHES * 0.6, 4.6 * columns), 1 + 3.6 * rows
-    figure, panels = axes.frame(title, rows, columns, size)
-    for panel, series in zip(panels, found):
-        draw_series(panel, series)
-    for panel in panels[len(found) :]:
-        panel.set_axis_off()
-    axes.finish(figure, *panels[: len(found)], below=TIMES)
-    figure.set_label(f"{number_of_ranks(result['ranks'])}, {result['place']}")
-    placed += [(figure, each) for each in found]
-    for figure_of, each in placed:
-        if is_wrong(each):
-            call_wrong(figure_of)
-    return figures | {"yours": figure}
-
-
-def call_wrong(figure) -> None:
-    """Begin its title with WRONG, once."""
-    if not figure.get_suptitle().startswith("WRONG"):
-        figure.suptitle(f"WRONG, the oracle rejects it. {figure.get_suptitle()}")
-
-
-def draw_on(axis, series: dict) -> None:
-    """The student's values over the project's, in a panel of the lesson's own figure."""
-    on, label = series["on"], f"your {called(series)}{', WRONG' * is_wrong(series)}"
-    style = {"color": YOUR_COLOUR, "marker": "X", "ms": 8, "ls": "none", "label": label}
-    if isinstance(on["y"][0], dict):
-        axes.points(axis, on["x"], on["y"], across=on["across"], zorder=5, **style)
-    else:
-        both = (on["y"], on["x"]) if on["across"] else (on["x"], on["y"])
-        axis.plot(*both, zorder=5, **style)
-    entries = axes.in_order(axis)
-    if not axis.get_legend():  # its figure has one for all panels
-        entries = [[entry[-1]] for entry in axis.get_legend_handles_labels()]
-    axis.legend(*entries, fontsize=axes.TEXT_POINTS)
-
-
-def draw_series(axis, series: dict) -> None:
-    at = range(len(series["x"]))
-    lines = [("ours", "ours", OURS, "o", 9), ("yours", series["label"], YOUR_COLOUR, "x", 7)]
-    if "measured" in series:
-        lines.insert(0, ("measured", "measured", "#888888", "s", 6))
-    every = [middle(value) for key, *_ in lines for value in series[key]]
-    values = [value for value in every if value is not None and math.isfinite(value)]
-    for key, label, colour, marker, size in lines:
-        style = {"color": colour, "marker": marker, "ms": size, "label": label, "mew": 2}
-        style |= {"mfc": "none"} if key == "ours" else {}
-        if any(isinstance(value, dict) for value in series[key]):
-            axes.points(axis, at, series[key], ls="-", lw=1, **style)
-        else:
-            found = [math.nan if value is None else value for value in map(middle, series[key])]
-            axis.plot(at, found, ls="-", lw=1, **style)
-    if values and min(values) > 0 and max(values) > 30 * min(values):
-        axis.set_yscale("log")
-    else:
-        low, high = axis.dataLim.intervaly
-        axis.set_ylim(min(0.0, 1.08 * low), high + 0.08 * (high - min(0.0, low)) or 1.0)
-    apart = -(-len(at) // 8)
-    turned = {"rotation": 20, "ha": "right"} if len(at) > 1 else {}
-    axis.set_xticks(list(at)[::apart], series["x"][::apart], **turned)
-    units = {"s": "seconds", "bytes": "bytes", "%": "percent"}
-    axis.set(xlabel=series["xlabel"], ylabel=units.get(series["unit"], series["unit"]))
-    axis.set_title(series["title"], fontsize=axes.TEXT_POINTS + 1)

@@ -34,7 +34,9 @@ def estimate(options) -> tuple[float, str] | None:
         try:
             result = json.loads((Path(folder) / f"{options.lesson}.json").read_text())
             if [bool(result["options"][key]) for key in ("quick", "full")] == sizes:
-                return float(result["took_s"]), where
+                pairs = result["options"].get("pairs")
+                other = pairs is not None and pairs != getattr(options, "pairs", pairs)
+                return float(result["took_s"]), where + f" with --pairs {pairs}" * other
         except (OSError, ValueError, LookupError, TypeError):
             continue
     return None

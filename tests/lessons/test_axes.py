@@ -19,8 +19,12 @@ def test_notes_can_be_left_out():
 def test_lines_below_the_panels_stand_above_the_note():
     figure, (axis,) = axes.frame("a title", 1, 1)
     axis.plot([1, 2], [3, 4])
-    axes.finish(figure, computed=True, below="word " * 40)
-    assert figure.texts[-1].get_text().split("\n")[2].startswith("Computed")
+    axes.sign(axes.finish(figure, computed=True, below="word " * 40), "8 ranks")
+    assert figure.texts[-2].get_text().count("\n") == 1
+    assert figure.texts[-1].get_text() == f"{axes.COMPUTED} 8 ranks"
+    figure, _ = axes.frame("a title", 1, 1)
+    axes.sign(axes.finish(figure), "8 ranks")
+    assert figure.texts[-1].get_text() == f"{axes.MEASURED} 8 ranks"
 
 
 @pytest.mark.parametrize("step_s, inside", [(9.0, True), (1.0, False)])

@@ -77,7 +77,7 @@ def test_every_text_can_be_read(drawn):
 def test_a_caption_is_short(drawn):
     for figure in drawn:
         title, caption, _ = (text.get_text() for text in figure.texts)
-        assert len(caption.splitlines()) <= axes.NOTES + 1, title  # and "Measured on:"
+        assert len(caption.splitlines()) <= axes.NOTES, title
 
 
 def test_small_text_is_noticed():

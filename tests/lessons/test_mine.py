@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kit
-from kit import axes, mine, rejected
+from kit import axes, mine, mine_shown, rejected
 from kit.record import plain
 from kit.run import Run
 from refgf.machine import threads
@@ -91,7 +91,7 @@ def yours(number):
 
 
 def differ(series):
-    return "not as ours" in mine.said(series)
+    return "not as ours" in mine_shown.said(series)
 
 
 def require_wrong(number, result):
@@ -115,7 +115,7 @@ def test_right_and_wrong_functions_are_measured(number, tmp_path, monkeypatch):
     require_wrong(number, result)
     figures = {name: axes.frame(name, 1, 2)[0] for name in ("", "rounding", "roofline")}
     given = {"lesson": script(number).stem, "mine": result} | PLACE
-    drawn = mine.draw(given, figures)
+    drawn = mine_shown.draw(given, figures)
     assert drawn["yours"].axes and drawn["yours"].get_suptitle().startswith("WRONG")
 
 
@@ -133,7 +133,7 @@ def test_what_waits_in_the_residual_lowers_the_loss(tmp_path, monkeypatch):
     loss, *_ = result["series"]
     kept, dropped = (sum(loss[key][-10:]) for key in ("ours", "yours"))
     assert loss["title"].startswith("Loss") and kept < 0.95 * dropped, (kept, dropped)
-    assert mine.said(loss).startswith("WRONG: your csc_step (loss")
+    assert mine_shown.said(loss).startswith("WRONG: your csc_step (loss")
 
 
 def measured_alone(number, file, monkeypatch, *given):
@@ -231,21 +231,23 @@ def series(ours, yours, **more):
 
 
 def test_the_sentence_on_a_series():
-    assert mine.said(series([1, 2], [1, 2])) == "your f (seconds): as ours at both points"
-    said = mine.said(series([1, 2], [1, 3], unit="s", label="yours, WRONG"))
+    assert mine_shown.said(series([1, 2], [1, 2])) == "your f (seconds): as ours (a: 1, b: 2)"
+    said = mine_shown.said(series([1, 2], [1, 3], unit="s", label="yours, WRONG"))
     assert said == (
         "WRONG: your f (seconds): not as ours at 1 of 2 points, first at p b: 3 s, ours 2 s"
     )
     three = series([0, 0, 0], [1, 2, 3], x=[5, 6, 7])
-    assert mine.said(three).endswith("first at p 5: 1, ours 0; last at 7: 3, ours 0")
-    assert mine.said(series([0, 0], [0, 0])) == "your f (seconds): 0, as ours"
+    assert mine_shown.said(three).endswith("first at p 5: 1, ours 0; last at 7: 3, ours 0")
+    assert mine_shown.said(series([0, 0], [0, 0])) == "your f (seconds): 0, as ours"
+    six = series([*range(6)], [*range(6)]) | {"x": "abcdef"}
+    assert mine_shown.said(six).endswith("as ours at all 6 points")
     timing = {"median_s": 2.0, "low_s": 1.9, "high_s": 2.1}
     slower = {"median_s": 3.0, "low_s": 2.9, "high_s": 3.1}
     note = "14 messages, as predicted"
-    said = mine.said(series([timing] * 2, [timing, slower], note=note))
+    said = mine_shown.said(series([timing] * 2, [timing, slower], note=note))
     assert said == f"your f (seconds): 1.5 times ours at b, {note}"
-    assert "(within noise)" in mine.said(series([timing] * 2, [timing, timing]))
-    busy = mine.said(series([timing] * 2, [timing, slower], note=note), busy=True)
+    assert "(within noise)" in mine_shown.said(series([timing] * 2, [timing, timing]))
+    busy = mine_shown.said(series([timing] * 2, [timing, slower], note=note), busy=True)
     assert busy == f"your f (seconds): not compared, a busy machine, {note}"
 
 
@@ -257,7 +259,7 @@ def test_a_panel_of_the_lesson_shows_the_student_s_values():
         series([1, 1], [2, 2], on=mine.on(0, [3], [7.0], "other", across=True)),
     ]
     figures = {name: axes.frame("A title", 1, 2)[0] for name in ("", "other")}
-    drawn = mine.draw({"lesson": "01", "mine": {"series": found}} | PLACE, figures)
+    drawn = mine_shown.draw({"lesson": "01", "mine": {"series": found}} | PLACE, figures)
     starts = {name: figure.get_suptitle().split(",")[0] for name, figure in drawn.items()}
     assert starts == {"": "WRONG", "other": "A title", "yours": "WRONG"}
     (point,) = drawn["other"].axes[0].lines
@@ -267,7 +269,7 @@ def test_a_panel_of_the_lesson_shows_the_student_s_values():
 
 
 def test_a_sentence_keeps_the_case_of_a_name():
-    found = [mine.lowered(text) for text in ("Loss", "LARS's ratio", "fc6")]
+    found = [mine_shown.lowered(text) for text in ("Loss", "LARS's ratio", "fc6")]
     assert found == ["loss", "LARS's ratio", "fc6"]
 
 
@@ -296,3 +298,10 @@ class OneRank:
     @staticmethod
     def allgather(value):
         return [value]
+
+
+def test_short_times_are_drawn_in_milliseconds():
+    for values, unit, first in (([0.02, 0.03], "ms", 20.0), ([0.02, 3.0], "seconds", 0.02)):
+        _, (axis,) = axes.frame("A title", 1, 1)
+        mine_shown.draw_series(axis, series(values, values, unit="s"))
+        assert axis.get_ylabel() == unit and axis.lines[-1].get_ydata()[0] == first

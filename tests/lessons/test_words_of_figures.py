@@ -10,7 +10,6 @@ from lab.overlap import picture as overlap
 from lab.performance import claims as performance_claims
 from lab.performance import composed_picture
 from lab.performance import picture as performance
-from lab.ring import picture as ring
 from lab.scaling import picture as scaling
 from lab.stack import bars
 from lab.stack import picture as stack
@@ -141,18 +140,6 @@ def test_an_efficiency_above_100_percent_is_measured_or_predicted(step_s, said):
     assert scaling.above_100(point, 1.0).startswith(said)
 
 
-@pytest.mark.parametrize(
-    "beta, said", [(5e-9, "200.0 MB/s, more than the link's 100.0"), (2e-8, "")]
-)
-def test_a_prediction_faster_than_the_link_has_its_reason(beta, said):
-    curves = {"here": {"busy": {"beta_s_per_byte": beta}}}
-    text = ring.faster_than_the_link(curves, {"raw": 1e8})
-    assert said in text and bool(text) == bool(said)
-    assert ring.faster_than_the_link(curves, None) == ""
-    curves = {"one rank": {"busy": {"beta_s_per_byte": 0.0}}}
-    assert ring.faster_than_the_link(curves, {"raw": 1e8}) == ""
-
-
 def test_the_share_of_the_chunks_explains_the_interval_of_a_headline():
     said = scaling.share_of_chunks({"low": 128.0})
-    assert "10 to 100 % in that of the headlines" in said and "128 of 512 (25 %)" in said
+    assert "CSC sends 10 to 100 % of the chunks here" in said and "128 of 512 (25 %)" in said

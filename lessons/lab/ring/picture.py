@@ -5,10 +5,15 @@ import textwrap
 
 import kit
 from kit import axes
-from lab.ring.yours import OWN, RING, SHARED
+from lab.ring.yours import OWN, RING, SHARED, TREE
 from refgf.predict.fit import bus_bandwidth
 
-NAMES = {RING: "ring", OWN: "MPI's own Allreduce", SHARED: "shared memory, no messages"}
+NAMES = {
+    RING: "ring",
+    OWN: "MPI's own Allreduce",
+    SHARED: "shared memory, no messages",
+    TREE: "tree",
+}
 TITLE_COLUMNS = 48
 PREDICTED = "ring, predicted from alpha and beta"
 LEGEND_INCHES, LEGEND_COLUMNS = 0.35, 4
@@ -36,22 +41,9 @@ def draw(result: dict):
             axis.set_xticks(nbytes, map(kit.number_of_bytes, nbytes))
             axis.set_xlabel("each rank's vector")
             axis.grid(alpha=0.3)
-    axes.finish(figure, below=faster_than_the_link(curves, result.get("link_probed")))
+    axes.finish(figure)
     label_series(figure, panels)
     return figure
-
-
-def faster_than_the_link(curves: dict, probed: dict | None) -> str:
-    """Why a prediction's bandwidth is above that of the probed link; nothing if it is not."""
-    beta = list(curves.values())[-1]["busy"]["beta_s_per_byte"]
-    if not probed or not beta or beta * probed["raw"] >= 1:
-        return ""
-    return (
-        "On the emulated cluster, predicted from short messages of all neighbours at once: "
-        f"{1e-6 / beta:.1f} MB/s, more than the link's {1e-6 * probed['raw']:.1f} MB/s, because an "
-        "idle link sends their first bytes faster than its rate. Long vectors take longer than "
-        "predicted: this credit is spent."
-    )
 
 
 def label_series(figure, panels) -> None:

@@ -8,7 +8,9 @@ import kit
 import refgf.launch as launch
 from kit import call_times
 from lab.ring import oracle
-from refgf.comm.schedule import Allreduce
+from lab.ring.yours import OWN, RING, SHARED, TREE, YOUR_RING
+from refgf.comm import tree
+from refgf.comm.schedule import Allreduce, collective
 from refgf.engine.node_memory import share_memory
 from refgf.engine.shared import SharedMemory
 from refgf.predict.cost import Link, ring_allreduce_s
@@ -30,7 +32,7 @@ def measure(run: kit.Run, allreduce: Allreduce) -> dict:
     shared = [place for place in places if place.startswith("shared memory")]
     compared = {place: earlier[place] for place in (shared or places)[-1:]}
     curve |= {"ranks": run.size, "options": vars(run.options)}
-    where = {"where": "ranks and links: above each panel"} if compared else {}
+    where = {"where": "the ranks and links above each panel"} if compared else {}
     return {"curves": compared | {run.place: curve}} | where
 
 
@@ -94,16 +96,15 @@ def neighbours(run: kit.Run, nbytes: int, repeats: int) -> float:
 
 
 def measure_sums(run: kit.Run, ring: Allreduce, links: dict[str, Link]) -> dict:
-    """Time the ring, MPI's own Allreduce and shared memory for each size."""
+    """Time the ring, what has fewer steps, and shared memory for each size."""
     run.section("The measurement")
-    algorithms = {"ring": ring}
-    if own := run.mpi_allreduce():
-        algorithms["MPI's own"] = own
+    own = run.mpi_allreduce()  # does not wait for links
+    algorithms = {RING: ring, OWN if own else TREE: own or collective(run.comm, tree.allreduce)}
     if share_memory(run.comm) and not run.on_gpu:
-        algorithms["no messages"] = SharedMemory(run.comm)
-        oracle.check_shared_memory(run, algorithms["no messages"])
+        algorithms[SHARED] = SharedMemory(run.comm)
+        oracle.check_shared_memory(run, algorithms[SHARED])
     if run.mine and "allreduce" in run.mine:
-        algorithms["yours"] = partial(run.mine["allreduce"], run.comm)
+        algorithms[YOUR_RING] = partial(run.mine["allreduce"], run.comm)
     points = []
     for exponent in run.quick(range(10, 19, 4), range(10, 27, 2), range(10, 29, 2)):
         nbytes = 1 << exponent
@@ -119,34 +120,32 @@ def measure_sums(run: kit.Run, ring: Allreduce, links: dict[str, Link]) -> dict:
     if ranks > launch.job.cores:
         shared = f"{ranks} ranks share {launch.job.cores} cores"
         run.tell(f"{shared}: a rank also waits for a core, which the prediction leaves out.")
-    if "no messages" in algorithms:
-        algorithms["no messages"].close()
+    if SHARED in algorithms:
+        algorithms[SHARED].close()
     sent = {}
-    if "yours" in algorithms:
+    if YOUR_RING in algorithms:
         run.comm.reset()
-        algorithms["yours"](run.xp.zeros(n, np.float32))
+        algorithms[YOUR_RING](run.xp.zeros(n, np.float32))
         sent["messages"] = run.comm.messages
     return {"points": points, **sent, **{name: vars(link) for name, link in links.items()}}
 
 
 def show_sums(run: kit.Run, points: list[dict]) -> None:
-    rows = []
+    rows, others = [], [name for name in points[0]["measured"] if name != RING]
     for point in points:
         times, nbytes = point["measured"], point["bytes"]
-        others = [times.get(name) for name in ("MPI's own", "no messages")]
-        ring_s = times["ring"].median_s
+        ring_s = times[RING].median_s
         rows.append(
             [
                 kit.number_of_bytes(nbytes),
-                times["ring"],
+                times[RING],
                 kit.seconds(point["predicted_s"]) if run.size > 1 else "-",
-                *(kit.seconds(other.median_s) if other else "-" for other in others),
+                *(kit.seconds(times[name].median_s) for name in others),
                 f"{nbytes / ring_s / 1e9:.3g}",
                 f"{bus_bandwidth(run.size, nbytes, ring_s) / 1e9:.3g}",
             ]
         )
-    header = ["bytes", "ring", "predicted", "MPI's own", "no messages", "algbw GB/s", "busbw GB/s"]
-    run.table(header, rows)
+    run.table(["bytes", RING, "predicted", *others, "algbw GB/s", "busbw GB/s"], rows)
     run.say("Times are those of the slowest rank: the median of the repeats, [lowest..highest].")
     run.say("algbw is the algorithm bandwidth, bytes / time. busbw is the bus bandwidth, 2(p-1)/p")
     run.say("of algbw: the rate at which each rank's link carries bytes in one direction.")

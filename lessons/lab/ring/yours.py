@@ -12,7 +12,8 @@ from kit.words import count, number_of_bytes
 from refgf.oracle.definitions import ring_allreduce, ring_traffic
 from refgf.predict.cost import Link, ring_allreduce_s
 
-RING, OWN, SHARED, YOUR_RING = "ring", "MPI's own", "no messages", "yours"  # names in the curve
+# names in the curve
+RING, OWN, TREE, SHARED, YOUR_RING = "ring", "MPI's own", "tree", "no messages", "yours"
 
 
 def measure(run: kit.Run, found: dict) -> list[dict]:

@@ -56,10 +56,10 @@ def largest_gain(result: dict) -> float:
 
 def inside(result: dict, number: int):
     """Is the published number inside its interval? How many times it is off the nearer end."""
-    low, high, published = (
-        result["headlines"][number][key] for key in ("low", "high", "published")
-    )
-    return min(published / low, high / published), ">", 1
+    found = at(result, "headlines", number)
+    if found is None:
+        return None
+    return min(found["published"] / found["low"], found["high"] / found["published"]), ">", 1
 
 
 def simgrid(group: str, name: str):

@@ -1,5 +1,7 @@
 """Past the points of lesson 08: scaling efficiency on published clusters, as intervals.
 
+--headlines: also the papers' numbers, each with a prediction.
+
     result = far.past_the_points(run, machine)      on rank 0: arithmetic only
 
 Each prediction is of one network on one cluster. Every input has a source. The inputs are not those
@@ -12,18 +14,11 @@ import kit
 from lab.scaling import machine_file
 from lab.scaling.points import FAR, short
 from lab.scaling.published_tables import headlines, rows, show_inputs, span
-from lab.stack.bars import LAZY
 from refgf.papers.scaling.headlines import ALPHA, BANDWIDTH, BATCH, SMALL_BATCH, V100_RATE
 from refgf.papers.scaling.interval import Input
-from refgf.papers.scaling.published import (
-    INFINIBAND,
-    INFINIBAND_EXTENDED,
-    SIMULATION,
-    TEN_GIGABIT,
-    TEN_GIGABIT_EXTENDED,
-)
-from refgf.papers.scaling.scaling import best_theta_step, curve, ready_of
-from refgf.papers.scaling.systems import scaling_efficiency, stack
+from refgf.papers.scaling.published import SIMULATION
+from refgf.papers.scaling.scaling import curve
+from refgf.papers.scaling.systems import stack
 from refgf.papers.scaling.workloads import alexnet, resnet50
 
 ETHERNET = SIMULATION.links["between"]
@@ -54,28 +49,25 @@ NETWORKS = {
     "AlexNet": (alexnet, (V100_RATE, SMALL_BATCH, BATCH)),
     "ResNet-50": (resnet50, (RESNET_RATE, RESNET_BATCH)),
 }
-FITTED = {
-    IB: INFINIBAND.lines | INFINIBAND_EXTENDED.lines,
-    TEN: TEN_GIGABIT.lines | TEN_GIGABIT_EXTENDED.lines,
-}
 
 
 def past_the_points(run: kit.Run, machine) -> dict:
-    """Curves of each network on each cluster, headlines, rows. machine: a `Machine`, or None."""
+    """Curves of each network on each cluster; published numbers. machine: a `Machine`, or None."""
     shown = []  # inputs whose sources are on the screen
-    return {
+    found = {
         "machine_file": {machine.name: machine_file.scale(run, machine, FAR)} if machine else {},
         "far": {
             net: {cluster: on_cluster(run, net, cluster, shown) for cluster in CLUSTERS}
             for net in NETWORKS
         },
-        "headlines": headlines(run, shown),
-        "rows": rows(run),
     }
+    if run.options.headlines:
+        found |= {"headlines": headlines(run, shown), "rows": rows(run)}
+    return found
 
 
 def on_cluster(run: kit.Run, net: str, cluster: str, shown: list) -> dict:
-    """Scaling efficiency in percent: {"sizes", "systems": {name: [(low, high)]}, "fitted"}."""
+    """Scaling efficiency in percent: {"sizes", "systems": {name: [(low, high)]}}."""
     run.section(f"PREDICTED: {net} on {cluster}")
     make, rate = NETWORKS[net]
     workload, sizes, link = make(), run.quick([4, 512, 2048], FAR), CLUSTERS[cluster]
@@ -85,25 +77,7 @@ def on_cluster(run: kit.Run, net: str, cluster: str, shown: list) -> dict:
     }
     run.say("lazy allreduce with its best theta; inputs that others have measured")
     run.say("scaling efficiency in percent; two numbers: the ends of the inputs' ranges")
-    run.say(f"fits: {LAZY} with lines that others have fitted to measured allreduces")
-    lines = fitted(workload, rate, FITTED[cluster])
-    header = ["GPUs", *map(short, curves), "fits"]
-    cells = [
-        [p, *(span(row[i]) for row in curves.values()), f"{lines[p]:.1f}" if p in lines else ""]
-        for i, p in enumerate(sizes)
-    ]
-    run.table(header, cells)
+    cells = [[p, *(span(row[i]) for row in curves.values())] for i, p in enumerate(sizes)]
+    run.table(["GPUs", *map(short, curves)], cells)
     show_inputs(run, (*rate, *link), shown)
-    return {"sizes": sizes, "systems": curves, "fitted": lines}
-
-
-def fitted(workload, rate, lines) -> dict:
-    """Lazy allreduce with the fitted lines of 4 to 64 GPUs; the first value of each input."""
-    given = {each.name: each.values[0] for each in rate}
-    ready = ready_of(workload, given["batch"], given["rate"])
-    lazy = next(system for system in stack(np.inf) if system.name == LAZY)
-    return {
-        p: scaling_efficiency(best_theta_step(ready, lazy, line))
-        for p, line in lines.items()
-        if p >= 4
-    }
+    return {"sizes": sizes, "systems": curves}

@@ -1,0 +1,155 @@
+"""What is said and drawn of a student's series (kit/mine.py), as the JSON holds them."""
+
+import math
+from collections.abc import Callable
+
+from kit import axes
+from kit.rows import overlap
+from kit.words import number_of_bytes, number_of_ranks, seconds
+
+UNITS = {"s": seconds, "bytes": number_of_bytes, "%": "{:.3g} %".format, "": "{:.4g}".format}
+ALIKE = 1e-6  # relative: losses of sums in another order differ by roundings
+MOST_SHOWN = 5  # values that are as the project's, in words
+TIMES = "Times are those of the lesson's own figure, unless a panel predicts another machine's."
+OURS, YOUR_COLOUR = axes.COLOURS[0], axes.COLOURS[axes.YOURS]
+
+
+def middle(value) -> float | None:
+    """The number of a value; infinity is a text in the JSON."""
+    value = value["median_s"] if isinstance(value, dict) else value
+    return float(value) if isinstance(value, str) else value
+
+
+def said(series: dict, busy: bool = False) -> str:
+    """your allreduce: 1.02 times ours at 64 MiB, 14 messages, as predicted
+
+    busy: other programs took the cores, and times are not compared
+    """
+    ours, yours = ([middle(value) for value in series[key]] for key in ("ours", "yours"))
+    unit, note = UNITS[series["unit"]], series.get("note", "")
+    start = f"your {called(series)} ({lowered(series['title'])}): "
+    start = "WRONG: " * is_wrong(series) + start
+    pairs = list(zip(series["x"], ours, yours))
+    if any(isinstance(value, dict) for value in series["yours"]):
+        x, our, your = pairs[-1]
+        factor = f"{your / our:.3g} times ours" if our else unit(your)
+        noise = " (within noise)" * overlap(series["ours"][-1], series["yours"][-1])
+        text = "not compared, a busy machine" if busy else f"{factor} at {x}{noise}"
+        return f"{start}{text}{note and f', {note}'}"
+    differ = [pair for pair in pairs if not alike(*pair[1:])]
+    if not differ:
+        each = ", ".join(f"{x}: {shown(our, unit)}" for x, our, _ in pairs)
+        few = len(pairs) <= MOST_SHOWN
+        text = f"as ours ({each})" if few else f"as ours at all {len(pairs)} points"
+        text = f"{shown(ours[0], unit)}, as ours" if len(set(ours)) == 1 else text
+    else:
+        x, our, your = differ[0]
+        text = f"not as ours at {len(differ)} of {len(pairs)} points, first at {series['xlabel']} "
+        text += f"{x}: {shown(your, unit)}, ours {shown(our, unit)}"
+        if len(differ) > 2:
+            x, our, your = differ[-1]
+            text += f"; last at {x}: {shown(your, unit)}, ours {shown(our, unit)}"
+    return f"{start}{text}{note and f'; {note}'}"
+
+
+def is_wrong(series: dict) -> bool:
+    return "WRONG" in series["label"]
+
+
+def called(series: dict) -> str:
+    """The functions that made these values; where some are wrong, those alone."""
+    return series.get("wrong") or series["functions"]
+
+
+def lowered(title: str) -> str:
+    """Loss -> loss, and LARS, fc6 and C4 as they are."""
+    return title if title[1:2].isupper() else title[0].lower() + title[1:]
+
+
+def shown(value, unit: Callable) -> str:
+    return "nothing" if value is None else unit(value)
+
+
+def alike(one, other) -> bool:
+    if one is None or other is None:
+        return one is other
+    same = one == other or one != one and other != other  # infinite, or both NaN
+    return same or abs(one - other) <= ALIKE * max(abs(one), abs(other))
+
+
+def draw(result: dict, figures: dict) -> dict:
+    """The lesson's figures with the student's values in their panels, and "yours" with a panel for
+    each comparison. The title of a figure that shows a rejected function begins with WRONG.
+    """
+    found = result["mine"]["series"]
+    placed = [(figures[each["on"]["figure"]], each) for each in found if "on" in each]
+    for figure, series in placed:
+        draw_on(figure.axes[series["on"]["panel"]], series)
+    title = f"Lesson {result['lesson'][:2]}: your functions next to the project's"
+    columns = 2 if len(found) in (2, 4) else min(3, len(found))
+    rows = -(-len(found) // columns)
+    size = max(axes.WIDTH_INCHES * 0.6, 4.6 * columns), 1 + 3.6 * rows
+    figure, panels = axes.frame(title, rows, columns, size)
+    for panel, series in zip(panels, found):
+        draw_series(panel, series)
+    for panel in panels[len(found) :]:
+        panel.set_axis_off()
+    axes.finish(figure, *panels[: len(found)], below=TIMES)
+    figure.set_label(f"{number_of_ranks(result['ranks'])}, {result['place']}")
+    placed += [(figure, each) for each in found]
+    for figure_of, each in placed:
+        if is_wrong(each):
+            call_wrong(figure_of)
+    return figures | {"yours": figure}
+
+
+def call_wrong(figure) -> None:
+    """Begin its title with WRONG, once."""
+    if not figure.get_suptitle().startswith("WRONG"):
+        figure.suptitle(f"WRONG, the oracle rejects it. {figure.get_suptitle()}")
+
+
+def draw_on(axis, series: dict) -> None:
+    """The student's values over the project's, in a panel of the lesson's own figure."""
+    on, label = series["on"], f"your {called(series)}{', WRONG' * is_wrong(series)}"
+    style = {"color": YOUR_COLOUR, "marker": "X", "ms": 8, "ls": "none", "label": label}
+    if isinstance(on["y"][0], dict):
+        axes.points(axis, on["x"], on["y"], across=on["across"], zorder=5, **style)
+    else:
+        both = (on["y"], on["x"]) if on["across"] else (on["x"], on["y"])
+        axis.plot(*both, zorder=5, **style)
+    entries = axes.in_order(axis)
+    if not axis.get_legend():  # its figure has one for all panels
+        entries = [[entry[-1]] for entry in axis.get_legend_handles_labels()]
+    axis.legend(*entries, fontsize=axes.TEXT_POINTS)
+
+
+def draw_series(axis, series: dict) -> None:
+    at = range(len(series["x"]))
+    lines = [("ours", "ours", OURS, "o", 9), ("yours", series["label"], YOUR_COLOUR, "x", 7)]
+    if "measured" in series:
+        lines.insert(0, ("measured", "measured", "#888888", "s", 6))
+    every = [middle(value) for key, *_ in lines for value in series[key]]
+    values = [value for value in every if value is not None and math.isfinite(value)]
+    units = {"s": "seconds", "bytes": "bytes", "%": "percent"}
+    scale, unit = 1.0, units.get(series["unit"], series["unit"])
+    if series["unit"] == "s" and max(values, default=1.0) < 1:
+        scale, unit = axes.MS, "ms"
+    for key, label, colour, marker, size in lines:
+        style = {"color": colour, "marker": marker, "ms": size, "label": label, "mew": 2}
+        style |= {"mfc": "none"} if key == "ours" else {}
+        if any(isinstance(value, dict) for value in series[key]):
+            axes.points(axis, at, series[key], scale, ls="-", lw=1, **style)
+        else:
+            found = [scale * (math.nan if x is None else x) for x in map(middle, series[key])]
+            axis.plot(at, found, ls="-", lw=1, **style)
+    if values and min(values) > 0 and max(values) > 30 * min(values):
+        axis.set_yscale("log")
+    else:
+        low, high = axis.dataLim.intervaly
+        axis.set_ylim(min(0.0, 1.08 * low), high + 0.08 * (high - min(0.0, low)) or 1.0)
+    apart = -(-len(at) // 8)
+    turned = {"rotation": 20, "ha": "right"} if len(at) > 1 else {}
+    axis.set_xticks(list(at)[::apart], series["x"][::apart], **turned)
+    axis.set(xlabel=series["xlabel"], ylabel=unit)
+    axis.set_title(series["title"], fontsize=axes.TEXT_POINTS + 1)
