@@ -66,4 +66,6 @@ ALTS = {
     "the factor on one resource at a time: five resources.",
     "15_performance_model_roofline": "Attainable flop/s against flops for each byte, for this "
     "machine's core and a V100, with the layers of AlexNet marked.",
+    "16_sharding_links": "Predicted time of a step with ZeRO-1 and FSDP over that with DDP against "
+    "the rate of the link: AlexNet and ResNet-50, in few units and in many.",
 }

@@ -34,6 +34,7 @@ MISTAKES = {  # a planted mistake: (what is replaced, by what, the function that
     "13": (".mean(axis=1)", ".sum(axis=1)", "node_means"),
     "14": ("return share if share <= 1 else None", "return share", "share_needed"),
     "15": ("2 * (p - 1) * (alpha + 4", "(p - 1) * (alpha + 4", "step"),
+    "16": ("v = momentum * velocity + total", "v = total", "sharded_step"),
 }
 TIMING = {"median_s": 0.1, "low_s": 0.1, "high_s": 0.1}
 BARS = "+ ring", "+ mixed precision", "+ overlap", "+ lazy allreduce", "+ CSC"

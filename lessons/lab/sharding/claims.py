@@ -1,0 +1,177 @@
+"""What lesson 16 says of its numbers."""
+
+from kit.claims import GAIN, LIMIT, NOISE, Claim
+from kit.guess import Guess
+from kit.reveal import Reveal, Row
+from kit.rows import SPREAD, at
+from kit.words import number_of_bytes, percent
+from lab.sharding.predicted import UNITS
+from lab.sharding.steps import OVERLAPPED
+from lab.sharding.training import ALL, ZERO
+from lab.sharding.yours import YOURS
+
+LARGE, SMALL, FEW = max(UNITS["alexnet"]), max(UNITS["resnet50"]), min(UNITS["resnet50"])
+
+
+def held(name: str, part: str = ""):
+    """Bytes of this part, or of all parts, that the rank with the longest slice holds. Counted."""
+
+    def nbytes(r: dict) -> float:
+        counted = at(r, "training", "rows", {"name": name}, "held")
+        return counted[part] if part else sum(counted.values())
+
+    return nbytes
+
+
+def by_formula(name: str):
+    return lambda r: sum(r["training"]["stages"][name].values())
+
+
+def step(name: str) -> tuple:
+    """Where a result has the timing of a step."""
+    return "steps", "rows", {"name": name}, "timing"
+
+
+def without_update(name: str):
+    """The timing of a step less the update, which this processor does too slowly."""
+
+    def timing(r: dict) -> dict:
+        update_s = r["steps"]["update"][ZERO if name == ZERO else ALL]["median_s"]
+        return {key: at(r, *step(name))[key] - update_s for key in SPREAD}
+
+    return timing
+
+
+def sent(r: dict, name: str) -> float:
+    return at(r, "training", "rows", {"name": name}, "bytes")
+
+
+def more_sent(r: dict) -> float:
+    """By what share the bytes of both differ."""
+    return abs(sent(r, ZERO) / sent(r, ALL) - 1)
+
+
+def off_share(r: dict) -> float:
+    """By what share ZeRO-1's state differs from 1/p of all."""
+    return abs(r["ranks"] * held(ZERO, "state")(r) / held(ALL, "state")(r) - 1)
+
+
+def shared(comparison: tuple):
+    """The comparison, where there are ranks to share with."""
+    return lambda r: comparison if r["ranks"] > 1 else None
+
+
+def fsdp(network: str, units: int, rate: str):
+    """Predicted seconds of FSDP's step over DDP's."""
+
+    def factor(r: dict) -> float:
+        step_s = at(r, "predicted", {"network": network, "units": units, "rate": rate}, "step_s")
+        return step_s["FSDP"] / step_s["DDP"]
+
+    return factor
+
+
+BUG = "nothing: otherwise it is a bug"
+CLAIMS = (
+    Claim(
+        "ZeRO-1 ends with the bits of ring allreduce and the same momentum SGD.",
+        (("training", "from_the_ring"), "<", 1e-300),
+        unless="an optimiser that needs norms of several slices, as LARS",
+        timed=False,
+    ),
+    Claim(
+        "After ZeRO-1's gather all ranks hold the same bits.",
+        (("training", "between_ranks"), "<", 1e-300),
+        unless=BUG,
+        timed=False,
+    ),
+    Claim(
+        "A rank sends as many bytes with ZeRO-1 as with the ring.",
+        shared((more_sent, "<", 1e-9)),
+        unless=BUG,
+        timed=False,
+    ),
+    Claim(
+        "A rank holds 1/p of the optimiser's state, to 5 %.",
+        shared((off_share, "<", 0.05)),
+        unless="so few elements that a slice's length is rounded up by much",
+        timed=False,
+    ),
+    Claim(
+        "With momentum SGD ZeRO-1 reduces what a rank holds by less than a third.",
+        shared((held(ZERO), ">", held(ALL), 2 / 3)),
+        unless="an optimiser with more states: Adam has two",
+        kind=LIMIT,
+        timed=False,
+    ),
+    Claim(
+        "By the formulas ZeRO-3 holds at most 1.05 / p of it.",
+        shared((lambda r: r["ranks"] * by_formula("ZeRO-3")(r), "<", by_formula(ALL), 1.05)),
+        unless="so few elements that a slice's length is rounded up by much",
+        timed=False,
+    ),
+    Claim(
+        "The update of a rank's own slice takes less than half of the time of all elements.",
+        shared((("steps", "update", ZERO), "<", ("steps", "update", ALL), 0.5)),
+        unless="two ranks, or a memory that other ranks leave no time for",
+        kind=GAIN,
+    ),
+    Claim(
+        "A step of ZeRO-1 takes at most 1.1 times as long as one with ring and update of all.",
+        shared((step(ZERO), "<", step(ALL), 1.1)),
+        unless="a link so slow or so shared that two calls wait where one does not",
+    ),
+    Claim(
+        "The naive ZeRO-1 sends after backward: a ring that runs during backward takes less time. "
+        "(Steps without their updates.)",
+        shared((without_update(OVERLAPPED), "<", without_update(ZERO))),
+        unless="a processor that computes and sends with the same cores, or a fast link",
+        expected=NOISE,
+        kind=LIMIT,
+    ),
+    Claim(
+        "Predicted: at 1 Gbit/s FSDP's step of AlexNet takes more than 1.3 times DDP's.",
+        shared((fsdp("alexnet", LARGE, "1gbit"), ">", 1.3)),
+        unless="a network that computes longer than it sends",
+        timed=False,
+    ),
+    Claim(
+        "Predicted: at 10 Gbit/s FSDP's step of ResNet-50 takes longer in units of a layer each "
+        "than in a few large ones.",
+        shared((fsdp("resnet50", SMALL, "10gbit"), ">", fsdp("resnet50", FEW, "10gbit"))),
+        unless="messages without latency",
+        timed=False,
+    ),
+)
+
+
+def rows(r: dict) -> list[Row]:
+    """What ZeRO-1 holds and sends next to the formulas; steps in the cluster's time."""
+    k, found = r["regime"]["dilation"], []
+    predicted = by_formula(ZERO)(r)
+    found.append(Row("a rank of ZeRO-1 holds", held(ZERO)(r), predicted, number_of_bytes))
+    formula = r["training"]["sent_formula"]
+    found.append(Row("a rank of ZeRO-1 sends", sent(r, ZERO), formula, number_of_bytes))
+    for row in r["steps"]["rows"]:
+        predicted_s = row["predicted_s"] and row["predicted_s"] / k
+        found.append(Row(f"step, {row['name']}", row["timing"]["median_s"] / k, predicted_s))
+    return found
+
+
+def answer(r: dict) -> str:
+    """The reduction, and the step."""
+    less = 1 - held(ZERO)(r) / held(ALL)(r)
+    zero, ring = (at(r, *step(name))["median_s"] for name in (ZERO, ALL))
+    return f"{percent(less)} less; a step takes {zero / ring:.2f} times as long"
+
+
+REVEAL = Reveal(
+    CLAIMS,
+    rows,
+    ask="By how many percent does ZeRO-1 reduce what a rank holds, with momentum?",
+    guess=Guess("50 %", timed=False),
+    answer=answer,
+    picture="Bars: what a rank holds of weights, gradients and state when all hold all and with "
+    "ZeRO-1 to ZeRO-3; time of a step, measured and predicted.",
+    yours=YOURS,
+)

@@ -1,0 +1,118 @@
+"""Lesson 16: a training in which every rank holds all, and the same with ZeRO-1.
+
+Bits, losses, messages and bytes, and the bytes of the arrays that a rank holds, counted.
+"""
+
+from functools import partial
+
+import numpy as np
+
+import kit
+from kit import images
+from refgf.comm.ring import ring_allreduce
+from refgf.device import to_host
+from refgf.exchange.result import StepResult
+from refgf.oracle.definitions import zero_traffic
+from refgf.oracle.spec.zero.lesson_16 import held
+from refgf.training.step import train_step
+
+ALL, ZERO = "all hold all", "ZeRO-1"
+PARTS = "weights", "gradients", "state"
+STAGES = {ALL: 0, ZERO: 1, "ZeRO-2": 2, "ZeRO-3": 3}
+
+
+class OneRing:
+    """An exchange: one ring allreduce of all gradients, after backward."""
+
+    def __init__(self, comm, gradients) -> None:
+        self.allreduce, self.gradients = ring_allreduce(comm), gradients
+
+    def ready(self, index: int) -> None:
+        pass
+
+    def finish(self) -> StepResult:
+        self.allreduce(self.gradients)
+        return StepResult()
+
+
+def compare(run: kit.Run, train, shard, zero_step) -> dict:
+    """Both trainings, from the same weights, with the same batches."""
+    run.section(f"Training: {images.in_words(run)}")
+    rows, ends, losses, count = [], [], [], run.quick(3, 30)
+    for name in (ALL, ZERO):
+        model = images.model(run, train)
+        if name == ZERO:
+            zero = shard(run.comm, model)
+            step, optimizer = partial(zero_step, model, zero), zero.optimizer
+        else:
+            exchange = OneRing(run.comm, model.gradients.flat)
+            step, optimizer = partial(train_step, model, exchange), model.optimizer
+        mine = []
+        for batch in images.steps(run, train, count):
+            run.comm.reset()
+            mine.append(step(*batch, rate=run.options.rate))
+        sent = run.comm.messages, run.comm.bytes
+        states = sum(array.nbytes for array in optimizer.state.values())
+        pools = model.parameters.flat.nbytes, model.gradients.flat.nbytes
+        rows.append({"name": name, **most_of(run, (*pools, states), sent)})
+        ends.append(to_host(model.parameters.flat).copy())
+        losses.append(np.sum(run.plain.allgather(mine), axis=0).tolist())
+    n = ends[0].size
+    return report(run, {"rows": rows, "elements": n, "losses": losses} | differing(run, ends))
+
+
+def most_of(run: kit.Run, nbytes: tuple, sent: tuple) -> dict:
+    """What the rank that holds or sends most has; and its own formulas say the same."""
+    held_bytes, sent_most = (
+        np.max(run.plain.allgather(each), axis=0).tolist() for each in (nbytes, sent)
+    )
+    return {"held": dict(zip(PARTS, held_bytes))} | dict(zip(("messages", "bytes"), sent_most))
+
+
+def differing(run: kit.Run, ends: list[np.ndarray]) -> dict:
+    """Weights whose bits differ: between both trainings, and between ranks. On the worst rank."""
+    bits = [end.view(np.uint32) for end in ends]
+    first = run.plain.bcast(bits[1])
+    counts = [np.count_nonzero(bits[1] != other) for other in (bits[0], first)]
+    found = np.max(run.plain.allgather(counts), axis=0).tolist()
+    return dict(zip(("from_the_ring", "between_ranks"), found))
+
+
+def formula(n: int, p: int, stage: int, states: int = 1) -> dict:
+    """Bytes of float32 that the rank with the longest slice holds, {part: bytes}."""
+    rank = p - 1  # it owns slice 0
+    return dict(zip(PARTS, (4 * k for k in held(n, p, rank, stage, states))))
+
+
+def report(run: kit.Run, found: dict) -> dict:
+    n, p = found["elements"], run.size
+    for row in found["rows"]:
+        row["formula"] = formula(n, p, STAGES[row["name"]])
+    found["sent_formula"] = max(zero_traffic(n, p, rank)[1] for rank in range(p))
+    found["stages"] = {name: formula(n, p, stage) for name, stage in STAGES.items()}
+    table = []
+    for name, nbytes in found["stages"].items():
+        counted = next((row["held"] for row in found["rows"] if row["name"] == name), None)
+        shown = counted or nbytes
+        table.append(
+            [
+                name,
+                *(kit.number_of_bytes(shown[part]) for part in PARTS),
+                kit.number_of_bytes(sum(shown.values())),
+                f"{sum(nbytes.values()) / sum(found['stages'][ALL].values()):.1%}",
+                "counted" if counted else "by formula",
+            ]
+        )
+    run.say("What the rank with the longest slice holds, with momentum:")
+    run.table(["", *PARTS, "together", "share", ""], table)
+    sends = [
+        [row["name"], f"{row['messages']:g}", kit.number_of_bytes(row["bytes"])]
+        for row in found["rows"]
+    ]
+    run.say("\nWhat a rank sends in a step, at most:")
+    run.table(["", "messages", "bytes"], sends)
+    run.say(
+        f"After {len(found['losses'][0])} steps {found['from_the_ring']} of {n:,} weights have "
+        f"other bits than with the ring;\nbetween ranks {found['between_ranks']}."
+    )
+    return found

@@ -1,0 +1,62 @@
+"""Lesson 16's idea, and its step on ranks, against the definitions of ZeRO-1."""
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from docs.tools import gains
+from lab.sharding import oracle
+from refgf.machine import threads
+from refgf.machine.trace import TracedComm
+from refgf.oracle.definitions import zero_run, zero_slice
+
+LESSON = gains.module_of(gains.ROOT / "lessons" / "16_sharding.py")
+RANKS, SIZES = (1, 2, 3, 5, 7, 8), (0, 1, 3, 29, 1000)
+
+
+@pytest.mark.parametrize("p, n", list(itertools.product(RANKS, SIZES)))
+def test_weights_and_velocities_are_as_defined(p, n):
+    random = np.random.default_rng([p, n])
+    w, gs = (random.standard_normal(shape).astype(np.float32) for shape in (n, (3, p, n)))
+    bounds = [zero_slice(n, p, rank) for rank in range(p)]
+    assert [LESSON.own_slice(n, p, rank) for rank in range(p)] == [slice(*b) for b in bounds]
+    velocities = [np.zeros(stop - start, np.float32) for start, stop in bounds]
+    for gradients, wanted in zip(gs, zero_run(w, [list(step) for step in gs], 0.1, 0.9)):
+        w, velocities = LESSON.sharded_step(w, velocities, list(gradients), 0.1)
+        assert w.tobytes() == wanted["w"][0].tobytes()
+        for v, whole, (start, stop) in zip(velocities, wanted["v"], bounds):
+            assert v.tobytes() == whole[start:stop].tobytes()
+
+
+def checked(comm, shard):
+    """The lesson's oracle on one rank, for every size."""
+    run = SimpleNamespace(
+        comm=TracedComm(comm),
+        rank=comm.Get_rank(),
+        size=comm.Get_size(),
+        xp=np,
+        array=np.asarray,
+    )
+    for n in SIZES:
+        oracle.one(run, n, shard, LESSON.zero_step)
+
+
+@pytest.mark.parametrize("p", RANKS)
+def test_a_step_on_ranks_is_as_defined(p):
+    threads.run(p, checked, LESSON.shard)
+
+
+def test_flags_of_decay_that_are_not_cut_are_noticed():
+    def uncut(comm, model):
+        flags = [spec.decay for spec in model.parameters.specs for _ in range(spec.shape[0])]
+
+        def of_slice(own):
+            specs = [SimpleNamespace(shape=(1,), decay=d) for d in flags[: own.stop - own.start]]
+            return oracle.MomentumSGD(specs, model.parameters.flat[own], 0.9, oracle.DECAY)
+
+        return LESSON.ZeRO1(comm, model.parameters.flat, of_slice)
+
+    with pytest.raises(AssertionError, match="weights"):
+        threads.run(3, checked, uncut)
