@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -190,6 +191,10 @@ def test_a_crash_at_import_is_told(verify):
         ("json.banana", "there is no module json.banana; wanted"),
         ("raises.py", "importing raises.py raised ModuleNotFoundError: No module named 'banana'"),
         ("half.py", "importing half.py failed: SyntaxError: "),
+        ("panics.py", "importing panics.py raised RuntimeError: Panic: 7 (panics.py, line 2);"),
+        ("loop.py", "got loop.py: Too many levels of symbolic links; wanted a file that can be"),
+        ("x" * 300 + ".py", ".py: File name too long; wanted a file that can be read"),
+        ("pipe.py", "got pipe.py: not a regular file; wanted a file that can be read"),
     ],
 )
 def test_a_name_that_is_no_module_gets_a_sentence(
@@ -200,9 +205,19 @@ def test_a_name_that_is_no_module_gets_a_sentence(
     Path("folder.py").mkdir()
     Path("raises.py").write_text("import banana\n")
     Path("half.py").write_text("x = (\n")
+    Path("panics.py").write_text("class Panic(BaseException): pass\nraise Panic(7)\n")
+    Path("loop.py").symlink_to("loop.py")
+    os.mkfifo("pipe.py")
     code, said = main([command, "--python", name]), capfd.readouterr().err
     assert code == 2 and f"refgf.oracle: {command}: " in said and told in said, said
     assert "; next: " in said and "Traceback" not in said and len(said.splitlines()) == 1
+
+
+def test_an_import_that_does_not_end_names_its_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(implementations, "IMPORT_S", 0.2)
+    (tmp_path / "endless.py").write_text("\nwhile True: pass\n")
+    with pytest.raises(ValueError, match=r"did not end within 0.2 s \(endless.py, line 2\)"):
+        implementations.load_module(str(tmp_path / "endless.py"))
 
 
 def test_a_module_without_a_function_to_judge_is_named(verify):

@@ -83,6 +83,14 @@ def test_gradients_communicated_in_16_bits(train, wire, ranks, tmp_path):
     assert all(abs(f.factor - 2) < 0.01 for f in wrong.findings) and wrong.findings, wrong
 
 
+def test_signs_are_not_called_communicated_in_16_bits(ranks, tmp_path):
+    signs = "[p.grad.sign_() for p in net.parameters() if size > 1]"
+    train = BY_HAND.replace("torch.bfloat16", "torch.float32")
+    train = train.replace("nn.utils.clip_grad_norm_(net.parameters(), 0.05)", signs)
+    wrong = judge(subject(tmp_path, train, "s.py", HALF + "FACTOR = 1\n"), ranks)
+    assert wrong.findings and "communicated in" not in str(wrong), wrong
+
+
 CAST = """\
     optimizer = adam(net)
     for pair in batches:

@@ -51,6 +51,11 @@ def contained(timeout_s: float | None = None) -> Iterator[None]:
         if limited:
             signal.setitimer(signal.ITIMER_REAL, timeout_s)
         yield
+    except (*ENDS, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # as a panic of Rust's is, or pytest's skip
+        text = f"{type(error).__name__}: {error}"
+        raise RuntimeError(text).with_traceback(error.__traceback__) from error
     finally:
         if limited:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -67,7 +72,7 @@ def describe(error: BaseException, name: str) -> str:
     text = f"{type(error).__name__}: {str(error)[:300]}"
     if _foreign(error):
         return f"raised {text}{_place(error)}"
-    if isinstance(error, SyntaxError):
+    if isinstance(error, (SyntaxError, OSError)):  # of an import
         return f"failed: {text}"
     if isinstance(error, KeyError):
         return f"{name}'s report lacks {error}; wanted what SPEC.md lists"
@@ -78,9 +83,9 @@ def describe(error: BaseException, name: str) -> str:
 
 def _foreign(error: BaseException) -> list[traceback.FrameSummary]:
     """Frames of the traceback that are neither the oracle's callers nor NumPy's."""
-    numpy, contextlib = Path(np.__file__).parent, Path(os.__file__).parent / "contextlib"
-    frames = traceback.extract_tb(error.__traceback__)
-    packages = str(numpy), "<frozen", str(contextlib), RECORDS
+    stdlib, frames = Path(os.__file__).parent, traceback.extract_tb(error.__traceback__)
+    own = Path(np.__file__).parent, stdlib / "contextlib", stdlib / "importlib"
+    packages = "<frozen", RECORDS, *map(str, own)
     return [f for f in frames if f.filename not in CALLERS and not f.filename.startswith(packages)]
 
 

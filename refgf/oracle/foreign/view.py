@@ -49,7 +49,7 @@ def whole(module: str, scratch: str, hidden: Iterable[str] = ()) -> dict[str, An
     """
     places = [*libraries(), str(ROOT), *import_paths(), os.getcwd()]
     if module.endswith(".py"):
-        places.append(str(Path(module).resolve().parent))
+        places.append(os.path.dirname(os.path.realpath(module)))
     read, links = real(places)
     hide = [str(ORACLE / "golden")]  # definitions may be imported, as by anybody
     hide += [str(ROOT / "lessons" / "teaching" / "answers"), *history(ROOT), *RUNTIME]

@@ -30,7 +30,7 @@ from refgf.oracle.foreign import orphans, ranks, scratch
 from refgf.oracle.foreign.guard import ENDS, contained, describe
 from refgf.oracle.foreign.process import Program
 from refgf.oracle.foreign.report import exit_name, shown
-from refgf.oracle.foreign.untrusted import BadFile
+from refgf.oracle.foreign.untrusted import BadFile, read_bytes
 from refgf.oracle.judge.cases import inside, load_tensors, save_case
 from refgf.oracle.judge.trace import TraceEvent, parse_event, read_trace
 from refgf.oracle.spec.calls import Outputs
@@ -38,6 +38,7 @@ from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.plain_sums import PLAIN_SUMS
 from refgf.oracle.spec.statement import FUNCTIONS
 
+IMPORT_S = 60.0  # time limit of importing a module
 LARGEST_OUTPUT = 1 << 28  # bytes of a file that a program writes
 WANTED_MODULE = "wanted the name of a module that can be imported, or a path that ends in .py"
 
@@ -147,14 +148,19 @@ def _without_wire(function: Callable) -> Callable:
 def load_module(name: str) -> ModuleType:
     """Import a module by name, or from a path that ends in .py, which may import its neighbours."""
     path = Path(name) if name.endswith(".py") else None
-    named = all(part.isidentifier() for part in name.split("."))
-    if not (path.is_file() if path else named):
+    named = path or all(part.isidentifier() for part in name.split("."))
+    if not named or os.path.isdir(name):
         got = f"{name}, a folder" if os.path.isdir(name) else name
         raise ValueError(f"verify: got {got}; {WANTED_MODULE}; next: check the path")
     try:
-        with contained():
+        if path:
+            read_bytes(path)
+    except BadFile as error:
+        raise ValueError(f"verify: got {error}") from None
+    try:
+        with contained(IMPORT_S):
             return _from_path(path) if path else importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  foreign code may raise anything
+    except ENDS as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and not path and f"{name}.".startswith(f"{missing}."):
             got = f"got {name}, but there is no module {missing}; {WANTED_MODULE}"

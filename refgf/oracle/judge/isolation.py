@@ -24,11 +24,10 @@ from refgf.oracle.foreign.guard import describe
 from refgf.oracle.foreign.process import Ended, Forged, Process, Server, TooLate
 from refgf.oracle.foreign.report import exit_name, in_one_line, shown
 from refgf.oracle.foreign.untrusted import LARGEST_FILE, BadFile, parse_json
-from refgf.oracle.judge.implementations import WANTED_MODULE, PythonModule, Result
+from refgf.oracle.judge.implementations import IMPORT_S, WANTED_MODULE, PythonModule, Result
 from refgf.oracle.judge.trace import parse_event
 from refgf.oracle.spec.case import Case
 
-IMPORT_S = 60.0  # time limit of importing the module
 GRACE_S = 1.0  # added to the time limit, so that Python code can report its line first
 HEAD = {"error", "trace", "implemented", "general"}
 ANSWER = "the answer of the judged process"

@@ -129,7 +129,8 @@ def verdict_of(
         set().union(*(s.wire for s in steps)),
         {n: 0 for s in steps for n in buffers.unread(s)},
     )
-    notes = [f"communicated in {' and '.join(sorted(wire))}"] * bool(wire)
+    named = all(f.factor is not None for f in findings)  # signs are numbers of every type, too
+    notes = [f"communicated in {' and '.join(sorted(wire))}"] * bool(wire and named)
     if found[0]["normalised"] and request["batch_norm"] == "whole":
         notes.append("batch normalisation with the statistics of all ranks' samples")
     if apart:
