@@ -21,6 +21,7 @@ import refgf.oracle.spec.hierarchy.traffic
 import refgf.oracle.spec.hierarchy.two_levels
 import refgf.oracle.spec.lazy.changes
 import refgf.oracle.spec.lazy.sums
+import refgf.oracle.spec.merge.changes
 import refgf.oracle.spec.merge.groups
 import refgf.oracle.spec.merge.lesson_09
 import refgf.oracle.spec.merge.times
@@ -31,13 +32,17 @@ import refgf.oracle.spec.network.head
 import refgf.oracle.spec.network.layers
 import refgf.oracle.spec.network.resnet50
 import refgf.oracle.spec.overlap
+import refgf.oracle.spec.overlap_changes
 import refgf.oracle.spec.plain_sums
+import refgf.oracle.spec.precision.changes
 import refgf.oracle.spec.precision.half_sum
 import refgf.oracle.spec.precision.master
+import refgf.oracle.spec.ring_changes
 import refgf.oracle.spec.roofline
 import refgf.oracle.spec.rounding
 import refgf.oracle.spec.speedup
 import refgf.oracle.spec.stack
+import refgf.oracle.spec.stack_changes
 import refgf.oracle.spec.step_time
 import refgf.oracle.spec.sums
 import refgf.oracle.spec.topk.choice

@@ -8,15 +8,16 @@ file follows the published rule, and is told so. Its words go into starter, part
 import copy
 import functools
 import inspect
-import math
+import json
 import re
+import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from refgf.oracle.spec.exercise import Exercise, Part, TypicalMistake, returned
+from refgf.oracle.spec.exercise import Collective, Exercise, Part, TypicalMistake, returned
 
 Rule = Callable[[Callable], Callable]
 
@@ -28,17 +29,22 @@ def same(*arguments: Any) -> tuple:
 
 @dataclass(frozen=True)
 class Change:
-    """around: a function by the published rule -> one by this rule; it needs NumPy only.
+    """around: a function by the published rule -> one by this rule; it needs NumPy only, and may
+    be a functools.partial of one.
 
     says: what is so here, for who follows the published rule. asked: a case's arguments under it.
     words: {published text: its text here}; a typical mistake whose sentence becomes "" is dropped.
+    Of a collective: published, a right function by the published rule; acts_as, (rank, p) -> the
+    published exercise's rank whose work it does.
     """
 
-    exercise: Exercise
+    exercise: Exercise | Collective
     says: str
     around: Rule
     asked: Callable = same
     words: dict[str, str] = field(default_factory=dict)
+    published: Callable | None = None
+    acts_as: Callable[[int, int], int] | None = None
 
 
 # lesson: choices, each of several sets of changes
@@ -57,22 +63,25 @@ def chosen(lesson: str, number: int) -> list[Change]:
     return [change for changes in picked for change in changes]
 
 
-def changed(exercise: Exercise, changes: list[Change]) -> Exercise:
-    """The exercise by the new rules."""
+def changed(exercise: Exercise | Collective, changes: list[Change]) -> Exercise | Collective:
+    """The exercise by the new rules; a collective takes one."""
     mine = [change for change in changes if change.exercise is exercise]
     if not mine:
         return exercise
     words = {old: new for change in mine for old, new in change.words.items()}
     new = copy.copy(exercise)  # it is not entered under the published number
-    new.reference = around(exercise.reference, mine)
-    new.parts = [
-        Part(reworded(part.what, words), part.points, asked(part, mine), part.keeps)
-        for part in exercise.parts
-    ]
     new.mistakes = [
         TypicalMistake(sentence, around(mistake.function, mine))
         for mistake in exercise.mistakes
         if (sentence := reworded(mistake.sentence, words))
+    ]
+    if isinstance(exercise, Collective):
+        renumber(new, *mine)
+        return new
+    new.reference = around(exercise.reference, mine)
+    new.parts = [
+        Part(reworded(part.what, words), part.points, asked(part, mine), part.keeps)
+        for part in exercise.parts
     ]
     for change in mine:
         without = around(exercise.reference, [other for other in mine if other is not change])
@@ -80,6 +89,21 @@ def changed(exercise: Exercise, changes: list[Change]) -> Exercise:
     published = TypicalMistake("this answers the published exercise", exercise.reference)
     new.mistakes += [published] * (len(mine) > 1)
     return new
+
+
+def renumber(collective: Collective, change: Change) -> None:
+    """Give the order of adding and the messages of each rank to the rank that acts as it."""
+    reference, sends = collective.reference, collective.sends
+
+    def actual(p: int) -> list[int]:
+        return sorted(range(p), key=lambda rank: change.acts_as(rank, p))
+
+    collective.reference = lambda xs: reference([xs[rank] for rank in actual(len(xs))])
+    collective.sends = lambda n, p, rank: [
+        (actual(p)[peer], *slice_) for peer, *slice_ in sends(n, p, change.acts_as(rank, p))
+    ]
+    sentence = f"as in the published exercise; {change.says}"
+    collective.mistakes.append(TypicalMistake(sentence, change.published))
 
 
 def around(function: Callable, changes: Iterable[Change]) -> Callable:
@@ -112,42 +136,67 @@ def starter(text: str, name: str, changes: list[Change]) -> str:
         text = reworded(text, change.words)
     for exercise in {change.exercise.number: change.exercise for change in changes}.values():
         mine = [change for change in changes if change.exercise is exercise]
+        if isinstance(exercise, Collective):
+            continue
+        types = exercise.parts[0].cases(np.random.default_rng(0))[0]
 
-        def example(found: re.Match, exercise=exercise, mine=mine) -> str:
-            given = eval(f"({found[1]},)", {"math": math})  # noqa: S307  of the project's starter
-            arguments = arguments_of(tuple(map(arrays, given)), mine)
+        def example(found: re.Match, exercise=exercise, mine=mine, types=types) -> str:
+            given = eval(f"({found[1]},)", {"math": np, "inf": np.inf})  # noqa: S307  our starter
+            arguments = arguments_of(tuple(map(typed, given, types)), mine)
             result = returned(around(exercise.reference, mine), arguments)
             call = f"{exercise.name}({', '.join(map(shown, arguments))})"
             return f"{call}{found[2]}-> {shown(result)}"
 
         pattern = rf"(?<=    ){exercise.name}\((.*?)\)(\s+)-> (.+?)(?= {{3,}}|\n)"
         text = re.sub(pattern, example, text)
-    return text
+    return "".join(map(wrapped, text.splitlines(keepends=True)))
+
+
+def wrapped(line: str) -> str:
+    """A line of at most 100 columns, or several with its indentation."""
+    indent = line[: len(line) - len(line.lstrip())]
+    return line if len(line) <= 101 else textwrap.fill(line, 100, subsequent_indent=indent) + "\n"
 
 
 def answers(text: str, changes: list[Change]) -> str:
     """The published answers, each with the changes of its exercise around it."""
-    functions = {change.around.__name__: change.around for change in changes}
-    code = [inspect.getsource(function) for function in functions.values()]
-    names = [(change.exercise.name, change.around.__name__) for change in changes]
-    code += [f"{name} = {rule}({name})" for name, rule in names]
+    rules = [(change.exercise.name, parts_of(change.around)) for change in changes]
+    for name in dict(rules):
+        text = re.sub(rf"\b{name}\b", f"published_{name}", text)  # others go on calling it
+    code = [inspect.getsource(rule) for rule in dict.fromkeys(rule for _, (rule, _) in rules)]
+    if "import numpy" not in text:
+        code.insert(0, "import numpy as np")
+    done = set()
+    for name, (rule, given) in rules:
+        inner = name if name in done else f"published_{name}"
+        code.append(f"{name} = {rule.__name__}({', '.join([inner, *given])})")
+        done.add(name)
     return "\n\n".join([text, *code]) + "\n"
 
 
-def arrays(value: Any) -> Any:
-    """The lists of numbers in a list as arrays: what each rank has."""
-    is_of_ranks = isinstance(value, list) and all(
-        isinstance(mine, list) and not any(isinstance(x, list) for x in mine) for mine in value
-    )
-    return [np.array(mine, np.float32) for mine in value] if is_of_ranks and value else value
+def parts_of(rule: Rule) -> tuple[Callable, list[str]]:
+    """(function, its keywords as code) of a rule that may be a functools.partial."""
+    given = getattr(rule, "keywords", {})
+    return getattr(rule, "func", rule), [f"{name}={value!r}" for name, value in given.items()]
+
+
+def typed(value: Any, like: Any) -> Any:
+    """An example's value with the types of a case's: its lists may be arrays."""
+    if isinstance(like, np.ndarray):
+        return np.array(value, like.dtype)
+    if isinstance(value, list) and isinstance(like, list):
+        return [typed(mine, like[0]) for mine in value]
+    return value
 
 
 def shown(value: Any) -> str:
-    """As a starter writes it: arrays as lists, 2.0 as 2.0, infinity as math.inf."""
+    """As a starter writes it: an array as a list, its 2.0 as 2, infinity as math.inf."""
     if isinstance(value, np.ndarray) and value.ndim == 1:
-        return str([int(x) if x == int(x) else x for x in value.tolist()])
+        return f"[{', '.join(str(x).removesuffix('.0') for x in value)}]"
     if isinstance(value, list | np.ndarray):
         return f"[{', '.join(map(shown, value))}]"
     if isinstance(value, tuple):
         return f"({', '.join(map(shown, value))})"
-    return "math.inf" if value == math.inf else str(value)
+    if isinstance(value, dict | str):
+        return json.dumps(value)
+    return "math.inf" if value == np.inf else str(value)
