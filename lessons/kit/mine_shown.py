@@ -9,7 +9,6 @@ from kit.words import number_of_bytes, number_of_ranks, seconds
 
 UNITS = {"s": seconds, "bytes": number_of_bytes, "%": "{:.3g} %".format, "": "{:.4g}".format}
 ALIKE = 1e-6  # relative: losses of sums in another order differ by roundings
-MOST_SHOWN = 5  # values that are as the project's, in words
 TIMES = "Times are those of the lesson's own figure, unless a panel predicts another machine's."
 OURS, YOUR_COLOUR = axes.COLOURS[0], axes.COLOURS[axes.YOURS]
 
@@ -27,8 +26,7 @@ def said(series: dict, busy: bool = False) -> str:
     """
     ours, yours = ([middle(value) for value in series[key]] for key in ("ours", "yours"))
     unit, note = UNITS[series["unit"]], series.get("note", "")
-    start = f"your {called(series)} ({lowered(series['title'])}): "
-    start = "WRONG: " * is_wrong(series) + start
+    start = "WRONG: " * is_wrong(series) + f"your {called(series)} ({lowered(series['title'])}): "
     pairs = list(zip(series["x"], ours, yours))
     if any(isinstance(value, dict) for value in series["yours"]):
         x, our, your = pairs[-1]
@@ -39,16 +37,13 @@ def said(series: dict, busy: bool = False) -> str:
     differ = [pair for pair in pairs if not alike(*pair[1:])]
     if not differ:
         each = ", ".join(f"{x}: {shown(our, unit)}" for x, our, _ in pairs)
-        few = len(pairs) <= MOST_SHOWN
-        text = f"as ours ({each})" if few else f"as ours at all {len(pairs)} points"
+        text = f"as ours ({each})" if len(pairs) < 6 else f"as ours at all {len(pairs)} points"
         text = f"{shown(ours[0], unit)}, as ours" if len(set(ours)) == 1 else text
     else:
-        x, our, your = differ[0]
         text = f"not as ours at {len(differ)} of {len(pairs)} points, first at {series['xlabel']} "
-        text += f"{x}: {shown(your, unit)}, ours {shown(our, unit)}"
+        text += both(differ[0], unit)
         if len(differ) > 2:
-            x, our, your = differ[-1]
-            text += f"; last at {x}: {shown(your, unit)}, ours {shown(our, unit)}"
+            text += f"; last at {both(differ[-1], unit)}"
     return f"{start}{text}{note and f'; {note}'}"
 
 
@@ -68,6 +63,15 @@ def lowered(title: str) -> str:
 
 def shown(value, unit: Callable) -> str:
     return "nothing" if value is None else unit(value)
+
+
+def both(pair: tuple, unit: Callable) -> str:
+    """Two different values at this x, with as many digits as show the difference."""
+    x, our, your = pair
+    texts = [shown(value, unit) for value in (your, our)]
+    if texts[0] == texts[1]:
+        texts = [f"{value:.8g}" for value in (your, our)]
+    return f"{x}: {texts[0]}, ours {texts[1]}"
 
 
 def alike(one, other) -> bool:

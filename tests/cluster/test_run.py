@@ -230,7 +230,7 @@ LESSON = ["lessons/01_ring_allreduce.py", "--quick", "--output"]
 
 def test_a_lesson_names_its_place_and_draws_both_places(tmp_path):
     """First in shared memory, then on nodes: the figure shows both curves side by side."""
-    job = run_job(4, [*LESSON, str(tmp_path)], timeout=60)
+    job = run_job(4, [*LESSON, str(tmp_path), "--link", "none"], timeout=60)
     assert job.code == 0, job.stderr
     box = run(*TWO, "--mtu", 9000, "--", sys.executable, *LESSON, tmp_path)
     assert box.process.returncode == 0, box.stderr

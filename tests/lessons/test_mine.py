@@ -240,8 +240,8 @@ def test_the_sentence_on_a_series():
     three = series([0, 0, 0], [1, 2, 3], x=[5, 6, 7])
     assert mine_shown.said(three).endswith("first at p 5: 1, ours 0; last at 7: 3, ours 0")
     assert mine_shown.said(series([0, 0], [0, 0])) == "your f (seconds): 0, as ours"
-    six = series([*range(6)], [*range(6)]) | {"x": "abcdef"}
-    assert mine_shown.said(six).endswith("as ours at all 6 points")
+    assert mine_shown.said(series([3.4421], [3.44214])).endswith("a: 3.44214, ours 3.4421")
+    assert mine_shown.said(series([*"012345"], [*"012345"], x="abcdef")).endswith("all 6 points")
     timing = {"median_s": 2.0, "low_s": 1.9, "high_s": 2.1}
     slower = {"median_s": 3.0, "low_s": 2.9, "high_s": 3.1}
     note = "14 messages, as predicted"
