@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from refgf.torch.pool import Segment, runs, write
+from refgf.torch.pool import Segment, l1_norms, runs, write
 from refgf.torch.residual import BEFORE
 
 Future = torch.futures.Future[Tensor]
@@ -44,9 +44,7 @@ class Backward:
         """A bucket's gradients are final: a future that has it once the step has its verdict."""
         complete = sorted(self._accumulate(bucket))
         for first, last in runs(complete):
-            rows = self.flow.residual.sends[first : last + 1]
-            norms = torch.linalg.vector_norm(rows, 1, dim=1, dtype=torch.float64)
-            self._norms[first : last + 1] = norms
+            l1_norms(self.flow.residual.sends[first : last + 1], self._norms[first : last + 1])
         if chosen := [number for number in complete if number in self._wanted]:
             self._send(chosen)
         devices = None if self.pool.device.type == "cpu" else [self.pool.device]
@@ -61,11 +59,12 @@ class Backward:
         complete, divisor = [], self.flow.size * self.scale
         for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
             index = self.pool.place[id(parameter)]
-            g = gradient.detach().reshape(-1).float() / divisor  # (k,)
+            new = self.flow.residual.fresh(index)
+            torch.div(gradient.detach().reshape(-1).float(), divisor, out=new)
             if self.flow.form in BEFORE and self.flow.taken.decay[index]:
                 share = self.flow.taken.decay[index] / self.flow.size
-                g.add_(parameter.detach().reshape(-1), alpha=share)
-            self.flow.residual.accumulate(index, g)
+                new.add_(parameter.detach().reshape(-1), alpha=share)
+            self.flow.residual.accumulate(index)
             for number in self.pool.chunks_of(index):
                 self._missing[number] -= 1
                 if not self._missing[number]:

@@ -41,6 +41,11 @@ class Warmup:
     percents: Sequence[float] = ()
     steps: int = 1
 
+    def __post_init__(self) -> None:
+        numbers = isinstance(self.percents, Sequence) and [*self.percents, self.steps]
+        right = numbers and all(isinstance(number, int | float) for number in numbers)
+        require(right, f"{self}", "numbers in a sequence", "Warmup((100, 25), steps=500)")
+
 
 @dataclass(frozen=True)
 class Chunks:
@@ -110,8 +115,9 @@ class GradientFlow:
         self.form, self.wire, self.chunks = form, wire, chunks
         self.group, self.size = model.process_group, dist.get_world_size(model.process_group)
         self.pool = FlatPool(learnable(model), chunks.size)
-        wide = [n for n, p in learnable(model) if p.dtype == torch.float64]
-        require(not wide, f"{wide[:3]} in float64", "32 bits or less", "model.float()")
+        wide = [n for n, p in learnable(model) if p.dtype not in WIRES]
+        got = f"{wide[:3]} in float64 or complex"
+        require(not wide, got, "real numbers of 32 or 16 bits", "model.float()")
         self.chosen: list[int] | None = None
         self.accepted, self.steps, self.sent, self._refused, self._closed = True, 0, 0, 0, False
         self.gap = torch.ones(self.pool.count, device=self.pool.device)  # steps since last sent
@@ -290,7 +296,9 @@ class GradientFlow:
             "one step for each backward that communicates",
             once,
         )
-        changed = sorted({name for name, _ in learnable(self.model)} ^ set(self.pool.names))
+        now = {(name, id(parameter)) for name, parameter in learnable(self.model)}
+        made = zip(self.pool.names, map(id, self.pool.parameters))
+        changed = sorted({name for name, _ in now ^ set(made)})
         anew = "close(), then a new DistributedDataParallel and GradientFlow"
         got = f"{changed[:3]} frozen, unfrozen or new since it was made"
         require(not changed, got, "the same parameters", anew)
@@ -330,6 +338,8 @@ class GradientFlow:
         fresh = any(parameter.grad is not None for parameter in self.pool.parameters)
         once = not (self._stepped and fresh) or closure
         require(once, got, "one backward for each step", out)
+        got, kept = "gradients that were cleared after backward", fresh or not self.accepted
+        require(self._stepped or kept, got, "them in the step", "zero_grad() before backward")
         if not self.taken and self.scaler is None:
             self._settle()
             if not self.accepted:  # a zero would still move Adam's weights: it skips a None

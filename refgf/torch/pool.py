@@ -100,6 +100,13 @@ class FlatPool:
         return rows
 
 
+def l1_norms(rows: Tensor, out: Tensor) -> None:
+    """out (k,) float64, of rows (k, chunk). On a CPU in blocks that its cache holds as float64."""
+    step = max(1, 2**17 // rows.shape[1]) if rows.device.type == "cpu" else len(rows)
+    for block, norms in zip(rows.split(step), out.split(step)):
+        norms.copy_(torch.linalg.vector_norm(block, 1, dim=1, dtype=torch.float64))
+
+
 def runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
     """(first, last) of each run of ascending numbers that follow each other."""
     for _, run in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):

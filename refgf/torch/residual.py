@@ -38,16 +38,19 @@ class LocalResidual:
         """a of the table, for what `accumulate` has seen. (C, chunk)"""
         return self._next["v" if self.before else "h"]
 
-    def accumulate(self, index: int, g: Tensor) -> None:
-        """Parameter number `index` has the local gradient g (k,)."""
-        part, m = self.pool.part(index), self.momentum[index]
+    def fresh(self, index: int) -> Tensor:
+        """Where the local gradient of parameter number `index` belongs before `accumulate`. (k,)"""
+        return self._next["u" if self.before else "h"].view(-1)[self.pool.part(index)]
+
+    def accumulate(self, index: int) -> None:
+        """What `fresh` holds of this parameter is a gradient: it becomes u and v, or h."""
+        part, new, m = self.pool.part(index), self.fresh(index), self.momentum[index]
         old = {name: rows.view(-1)[part] for name, rows in self.state.items()}
-        new = {name: rows.view(-1)[part] for name, rows in self._next.items()}
         if self.before:
-            torch.add(g, old["u"], alpha=m, out=new["u"])
-            torch.add(old["v"], new["u"], out=new["v"])
+            new.add_(old["u"], alpha=m)
+            torch.add(old["v"], new, out=self.sends.view(-1)[part])
         else:
-            torch.add(g, old["h"], alpha=m if self.form == "history" else 1.0, out=new["h"])
+            new.add_(old["h"], alpha=m if self.form == "history" else 1.0)
 
     def accept(self, sent: list[int], dense: bool) -> None:
         """Keep the step's arrays, without the chunks that were sent."""

@@ -97,6 +97,18 @@ def past_ddp(rank):
     optimizer.step()
 
 
+def cleared_between(rank):
+    model, optimizer, _ = made()
+    backward(model, rank)
+    optimizer.zero_grad()
+    optimizer.step()
+
+
+def replaced(model, optimizer, flow):
+    """A parameter is another object under the same name: nobody updates it."""
+    model.module.p[1] = nn.Parameter(torch.zeros(7))
+
+
 def scaled(rank, given, stepped):
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
     model, optimizer, _ = made(scaler=scaler if given else None)
@@ -186,6 +198,7 @@ WRONG = {
     # what is given
     "no DDP": lambda rank: GradientFlow(Prescribed(), sgd(Prescribed().parameters())),
     "float64": lambda rank: made(network=Prescribed().double()),
+    "complex": lambda rank: made(network=Prescribed().to(torch.complex64)),
     "no optimizer": lambda rank: made(list),
     "Adam, dgc": adam("dgc"),
     "Adam, dgc_masked": adam("dgc_masked"),
@@ -206,6 +219,8 @@ WRONG = {
     "warm-up of 0": lambda rank: made(warmup=Warmup((0,), 5)),
     "warm-up steps": lambda rank: made(warmup=Warmup((50,), 0)),
     "warm-up as a list": lambda rank: made(warmup=[100, 25]),
+    "warm-up of one number": lambda rank: made(warmup=Warmup(25, 5)),
+    "warm-up of text": lambda rank: made(warmup=Warmup(("100",), 5)),
     "dense_every": lambda rank: made(chunks=Chunks(dense_every=0)),
     "scaler as bool": lambda rank: made(scaler=True),
     "twice": twice,
@@ -223,6 +238,8 @@ WRONG = {
     "a group added": lambda rank: trains(rank, made(), group_added),
     "frozen later": lambda rank: changed(rank, trained=True),
     "unfrozen later": lambda rank: changed(rank, trained=False),
+    "replaced": lambda rank: trains(rank, made(ddp={"find_unused_parameters": True}), replaced),
+    "cleared between": cleared_between,
     "two backwards": two_backwards,
     "two steps": two_steps,
     "another optimizer": another_optimizer,
