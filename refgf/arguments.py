@@ -144,7 +144,8 @@ def wrong(value: Any, kind: Any, name: str = "") -> str | None:
 
 def _wrong_sequence(value: Any, inner: tuple[Any, ...]) -> str | None:
     text = isinstance(value, str | bytes)
-    if text or not (isinstance(value, collections.abc.Sequence) or _is_array(value)):
+    listed = isinstance(value, collections.abc.Sequence) or getattr(value, "shape", ()) != ()
+    if text or not listed:  # a NumPy scalar is an array of no dimension
         return "a sequence"
     kinds = inner[:1] if inner[1:] in ((), (...,)) else ()
     for kind in kinds:

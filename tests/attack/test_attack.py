@@ -9,8 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from refgf import arguments
 from refgf.launch import leftovers
 from refgf.machine import threads
 from tests.attack.fate import family, fate_of, judge
@@ -153,6 +155,11 @@ def test_a_wrong_argument_that_is_taken_is_seen(tmp_path, monkeypatch, fault):
     monkeypatch.setattr(library.random.Random, "choice", lambda rng, these: these[0])
     found = "; ".join(library.case(random.Random(1))[1](tmp_path))
     assert ("although the value is wrong" if fault == "silent" else "a bare traceback") in found
+
+
+@pytest.mark.parametrize("scalar", [np.float32(1), np.array(3)])
+def test_a_numpy_scalar_is_no_sequence(scalar):
+    assert arguments.wrong(scalar, list[int]) == "a sequence"
 
 
 def test_marks_that_are_not_earned_are_seen(tmp_path, monkeypatch):
