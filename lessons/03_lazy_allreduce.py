@@ -1,7 +1,7 @@
 """Lesson 03: lazy allreduce - one message for many gradients.
 
     mpiexec -n 8 python lessons/03_lazy_allreduce.py     8 ranks; the link's time is waited for
-    python -m refgf.cluster run --like v100-10gbe -- python lessons/03_lazy_allreduce.py
+    python -m refgf.cluster run --like mgwfbp-10gbe -- python lessons/03_lazy_allreduce.py
                                                          8 nodes on 10 Gbit/s, 20 times slower
     options: --predict "64 KiB", -v (all tables), --network alexnet (26 gradients instead of 161),
              --theta 0 16MiB inf, --like this-machine (your laptop as it is), --quick, --plot, ...
@@ -129,7 +129,7 @@ def measure(run: kit.Run) -> dict:
 
 
 if __name__ == "__main__":
-    lesson = kit.Lesson(__file__, __doc__, REVEAL, probe=True, like="v100-10gbe")
+    lesson = kit.Lesson(__file__, __doc__, REVEAL, probe=True, like="mgwfbp-10gbe")
     images.arguments(lesson)
     networks, theta = list(images.NETWORKS), steps.theta_bytes
     lesson.argument("--network", choices=networks, help="resnet50; on this machine alexnet")

@@ -1,7 +1,7 @@
 """Lesson 07: GradientFlow - the whole stack, switched on technique by technique.
 
     python -m refgf.cluster run --like v100-56gbit -- python lessons/07_gradientflow.py
-    ... --like v100-10gbe -- python lessons/07_gradientflow.py --network resnet50   (161 gradients)
+    ... --like mgwfbp-10gbe -- python lessons/07_gradientflow.py --network resnet50 (161 gradients)
     mpiexec -n 4 python lessons/07_gradientflow.py    without nodes: links are waited for
     options: --predict "mixed precision", -v (all tables), --theta BYTES, --pairs N (of trainings,
              0: none), --like this-machine (your laptop as a cluster), --quick, --plot, ...

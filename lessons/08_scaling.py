@@ -51,7 +51,7 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
     a. "What helps on 4 ranks helps on 2048." -v: the points, next to "PREDICTED: ResNet-50".
     b. "The prediction hits the published number, so the model is right." --headlines -v: the column
        "widest input".
-    c. "An efficiency belongs to a program." --like v100-10gbe, then --like this-machine.
+    c. "An efficiency belongs to a program." --like mgwfbp-10gbe, then --like this-machine.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

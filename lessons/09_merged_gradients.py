@@ -1,7 +1,7 @@
 """Lesson 09: merged gradients - MG-WFBP computes which gradients are sent together.
 
     mpiexec -n 8 python lessons/09_merged_gradients.py  waits for messages instead of sending slowly
-    python -m refgf.cluster run --like v100-10gbe -- python lessons/09_merged_gradients.py
+    python -m refgf.cluster run --like mgwfbp-10gbe -- python lessons/09_merged_gradients.py
     options: --predict "20 calls", -v (all tables), --network alexnet (26 gradients, not 161),
              --like this-machine (your links; also --network densenet201, --share N), --quick, ...
 
@@ -131,7 +131,7 @@ def measure(run: kit.Run) -> Iterator[dict]:
 
 
 if __name__ == "__main__":
-    lesson = kit.Lesson(__file__, __doc__, REVEAL, like="v100-10gbe")
+    lesson = kit.Lesson(__file__, __doc__, REVEAL, like="mgwfbp-10gbe")
     networks = sorted({*virtual.FULL, *here.NETWORKS})
     share = f"on this machine: tensors N times smaller ({here.SHARE}; 1: full size)"
     lesson.argument("--network", choices=networks, help="default resnet50")

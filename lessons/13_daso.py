@@ -1,7 +1,7 @@
 """Lesson 13: DASO - nodes that synchronise only now and then, and a little late.
 
     mpiexec -n 4 python lessons/13_daso.py        waits for messages instead of sending slowly
-    python -m refgf.cluster run --like v100-10gbe --nodes 2 --ranks-per-node 2 --rate 1gbit -- \
+    python -m refgf.cluster run --like mgwfbp-10gbe --nodes 2 --ranks-per-node 2 --rate 1gbit -- \
         python lessons/13_daso.py
     options: --predict "25 %", -v (all tables), --like this-machine (computes for real),
              --ranks-per-node K, --quick, --full, --plot, ...
@@ -127,7 +127,7 @@ def measure(run: kit.Run) -> Iterator[dict]:
 
 
 if __name__ == "__main__":
-    lesson = kit.Lesson(__file__, __doc__, REVEAL, like="v100-10gbe")
+    lesson = kit.Lesson(__file__, __doc__, REVEAL, like="mgwfbp-10gbe")
     images.arguments(lesson, rate=0.04)
     lesson.parser.set_defaults(width=1 / 16, batch=16)
     placement.argument(lesson)

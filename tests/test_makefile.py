@@ -171,7 +171,7 @@ def command_line(pid: int) -> str:
 CHECK = "python -m refgf.cluster check --mpiexec mpiexec"
 ON_CLUSTER = "python -m refgf.cluster run {} --mpiexec mpiexec -- python {}"
 LESSON = "lessons/03_lazy_allreduce.py"
-LIKE = "--like v100-10gbe"  # what lesson 03 says
+LIKE = "--like mgwfbp-10gbe"  # what lesson 03 says
 
 
 def test_the_demo_runs_on_emulated_nodes_like_the_lessons_cluster(tmp_path):

@@ -93,7 +93,7 @@ def test_it_judges_with_numpy_only(wheel, installed):
     assert "of 19 points" in run(refgf, "grade", "01", starter, folder=folder, code=1)
     run(refgf, "schedule", "--export", "ring", "--ranks", "3", folder=folder)
     assert ": right (3 ranks" in run(refgf, "schedule", "ring-p3.xml", folder=folder)
-    settings = ("--model", "resnet50", "--machine", "v100-10gbe", "--ranks", "64")
+    settings = ("--model", "resnet50", "--machine", "mgwfbp-10gbe", "--ranks", "64")
     assert "efficiency" in run(refgf, "predict", "plan", *settings, folder=folder)
     assert "mpi4py is not installed" in run(refgf, "doctor", folder=folder, code=1)
     run(refgf, "course", "build", "01", "--for", "plain", "--output", "made", folder=folder)

@@ -34,7 +34,7 @@ EVERY_STEP = (*FULL, "half", "hierarchy16")
 
 
 def networks() -> list[Fabric]:
-    return [*(fabric.load(name) for name in ("v100-10gbe", "v100-56gbit")), FASTEST]
+    return [*(fabric.load(name) for name in ("mgwfbp-10gbe", "v100-56gbit")), FASTEST]
 
 
 def models() -> list[StepTimes]:
@@ -287,7 +287,7 @@ Weak scaling: each rank brings its own batch.
   does not name its GPU. Profiles in its repository (`horovod/bert.prof`, `horovod/resnet50.prof`)
   name a V100-PCIE-32GB. Its sequences have 64 tokens, by the default of its script
   (`mgwfbp/horovod_mpi_cj.sh`); the time of a step is divided among the layers as for 128.
-- The rate of v100-10gbe is the wire's, which is verified; TCP delivers less. Lesson 08 draws
+- The rate of mgwfbp-10gbe is the wire's, which is verified; TCP delivers less. Lesson 08 draws
   Ethernet with the inputs of MG-WFBP's own simulations, which are slower.
 - Ready times are a rate's, divided among the layers by flops.
 - A step of a flat ring waits for its slowest hop. NCCL's ring pays the mean latency of its hops,
@@ -346,8 +346,8 @@ The residuals of CSC and top-k do not grow with p.
 ## What to use instead
 
 The fastest system that sums every gradient in every step, with its interval from the inputs'
-ranges of alpha, beta and pace; and lazy allreduce by halving-doubling, whose latencies grow with
-log p:
+ranges of alpha, beta, pace and overlap; and lazy allreduce by halving-doubling, whose latencies
+grow with log p:
 
 {instead}
 

@@ -133,7 +133,7 @@ def regime_of(options) -> Regime:
 
 def on_cluster(cluster: dict, asked: str | None) -> Regime:
     data = cluster.get("like")
-    if asked and asked != (data["name"] if data else clusters.HERE):
+    if asked and clusters.current(asked) != (data["name"] if data else clusters.HERE):
         raise ValueError(
             f"--like {asked}: got an emulated cluster like {data['name'] if data else 'no other'}; "
             f"wanted the same; next: python -m refgf.cluster run --like {asked} -- ..."

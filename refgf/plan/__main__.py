@@ -1,6 +1,6 @@
 """The commands `python -m refgf.predict plan`, `score`, `measure`; also `refgf predict ...`.
 
-refgf predict plan --model resnet50 --machine v100-10gbe --ranks 64
+refgf predict plan --model resnet50 --machine mgwfbp-10gbe --ranks 64
 refgf predict plan --model trace.json --machine nccl.txt --ranks 256 --ranks-per-node 8 --json
 refgf predict score
 mpiexec -n 2 refgf predict measure --out mine.json
@@ -40,7 +40,7 @@ from refgf.plan import (
 )
 from refgf.plan import measure as measuring
 from refgf.plan.benchmarks import Stated
-from refgf.plan.question import NCCL, Question
+from refgf.plan.question import LEAST_OVERLAP, NCCL, Question
 from refgf.plan.step_times import StepTimes
 
 
@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     which = "the step of a trace, as 3 or ProfilerStep#3 (default: the last with a backward)"
     add("--step", type=step_number, help=which)
     overlap = "speed of backward during a call, 0 to 1; 1: not slowed. Two numbers: a range "
-    overlap += f"(default: {calibration.LEAST_OVERLAP:g} to 1 with --allreduce nccl, else 1)"
+    overlap += f"(default: {LEAST_OVERLAP:g} to 1)"
     add("--overlap", type=float, nargs="+", metavar="SHARE", help=overlap)
     flat = f"the flat one: {', '.join(LINES)}; tree: binomial, not NCCL's. {NCCL}: NCCL's own "
     flat += "choice of ring or tree, with what published steps took longer than the formulas "

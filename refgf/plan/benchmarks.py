@@ -16,6 +16,7 @@ The list of devices says which GPUs are on which host. Where it is missing or wa
 
 Over two hosts NCCL sends through trees: n bytes on a node's link where a ring sends 2 (p-1) / p n,
 and about half as many hops. With more hosts it may take twice as long, and the intervals hold that.
+algorithms.py reads what a log says of NCCL's choice.
 An MPI library sums small messages in log2 p steps, so a hop may take 2 (p-1) / log2 p times what
 the ring's formula makes of them; the interval of alpha holds that, too.
 """
@@ -26,6 +27,7 @@ from math import ceil, inf, log2
 from typing import Any
 
 from refgf.plan import texts
+from refgf.plan.algorithms import algorithms_of, not_a_ring
 from refgf.plan.measurements import (
     NOISY,
     US,
@@ -124,38 +126,8 @@ def read_nccl(table: Table, path: str, stated: Stated) -> Measured:
         notes = (*notes, said)
     if table.in_place:
         notes = (*notes, "Only its in-place columns have times, and they are used.")
-    said, slower = not_a_ring(algorithm_of(table), hosts, per_host)
+    said, slower = not_a_ring(*algorithms_of(table), hosts, per_host)
     return replace(found, notes=(said, *notes) if said else notes, slower=slower)
-
-
-def algorithm_of(table: Table) -> str:
-    """What the log says of NCCL_ALGO; "" without a word."""
-    found = re.findall(r"NCCL_ALGO(?: set by environment to |=)(\S+)", table.before)
-    return found[-1] if found else ""
-
-
-def not_a_ring(algorithm: str, hosts: int, per_host: int) -> tuple[str, dict[str, float]]:
-    """(a warning, `Measured.slower`) where NCCL may have sent through something else than a ring.
-
-    A tree over the hosts with chains in them has k - 1 + ceil(log2 h) hops up and as many down, a
-    ring 2 (p - 1). A switch that adds halves the bytes of a link.
-    """
-    size = hosts * per_host
-    if size == 2 or hosts == 1 or algorithm.lower() == "ring":
-        return "", {}
-    tree = per_host - 1 + ceil(log2(hosts))
-    slower = {"alpha": (size - 1) / tree}
-    if hosts == 2:
-        said = "measured on 2 hosts, where NCCL sends through trees. A ring over more hosts may "
-        said += "take twice as long, which the intervals hold. Measure on 4 or more."
-        return f"WARNING: {said}", {"alpha": max(2.0, slower["alpha"]), "beta": 2.0}
-    if algorithm and not algorithm.lower().startswith("tree"):
-        slower["beta"] = 2.0
-    how = f"NCCL_ALGO={algorithm}" if algorithm else "the text names no NCCL_ALGO, and NCCL's own "
-    said = f"WARNING: {how}" + ("" if algorithm else "choice for short messages is a tree")
-    said += f". A tree has {2 * tree} hops where a ring has {2 * (size - 1)}, so a hop may take "
-    said += f"{slower['alpha']:.3g} times as long: the interval of alpha holds both. Measure with "
-    return said + "NCCL_ALGO=Ring, or as many ranks as you plan for.", slower
 
 
 def require_allreduce(table: Table, path: str) -> None:

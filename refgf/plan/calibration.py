@@ -20,7 +20,6 @@ from refgf.plan.published import ETHERNET, FABRICS, ONE_BOX, RDMA, ScalingRow, r
 from refgf.plan.question import Question, Unmodelled
 
 FILE = Path(__file__).with_name("calibration.toml")
-LEAST_OVERLAP = 0.7  # --overlap by default: a collective takes processors of the GPU (chosen)
 TCP_LATENCY_S = 20e-6  # a link between nodes with a longer latency is taken for TCP (chosen)
 TCP_STEP = 1.05  # from one rate that is tried to the next
 ALIKE = 1.01  # rates nearer than this are the same (chosen)
@@ -28,14 +27,14 @@ GBIT = 1e9 / 8
 
 
 def calibrated(asked: Question, fabric: str | None = None) -> Question:
-    """The same question with what its fabric leaves out, and a range of overlap if none is given.
+    """The same question with what its fabric leaves out.
 
     A link between nodes that was measured itself has no range for TCP.
     """
     name = fabric or fabric_of(asked)
     data = tables()[name]
     notes = note(name, data), *beyond(name, data, asked)
-    given = Unmodelled(data["middle"], data["most"], LEAST_OVERLAP, notes=notes)
+    given = Unmodelled(data["middle"], data["most"], notes=notes)
     if name != ETHERNET or asked.fabric.lines:
         return replace(asked, unmodelled=given)
     rate = 1 / asked.fabric.between.beta_s_per_byte

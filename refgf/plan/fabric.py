@@ -1,6 +1,6 @@
 """What the network of a cluster costs: the links between and inside nodes, and their ranges.
 
---machine v100-10gbe       a name of refgf/cluster/machines, or a file of that form
+--machine mgwfbp-10gbe     a name of refgf/cluster/machines, or a file of that form
 --machine dgx-a100         a node of GPUs: nodes.toml
 --between 5us 200gbit      a link between nodes, without a file
 --machine mine.json        a machine file (refgf/papers/scaling/machine.py; `measure` writes one)
@@ -46,6 +46,7 @@ class Fabric:
                       between nodes alone
     ring_share        of the latency of its slowest hop that a step of a flat ring pays
     steps             {workload: (batch, samples per second of one rank)}
+    circles           {workload: the published results from which its rate is computed}
     machine           the machine file, which may hold layer times
     alpha_known       False: no theta and no bucket is advised
     rate_known        False: the rate of `between` is the least that it can have
@@ -67,6 +68,7 @@ class Fabric:
     ring_share: float = 1.0
     rate_known: bool = True
     line_ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    circles: dict[str, str] = field(default_factory=dict)
 
     def scaled(
         self,
@@ -99,6 +101,7 @@ def scaled(link: Link, alpha: float, beta: float) -> Link:
 
 def load(name: str, stated: Stated = NOTHING) -> Fabric:
     """The network of this name or file. ValueError says what is wrong in it."""
+    name = like.current(name)
     if name in like.names() and name != like.HERE:
         refuse_stated(name, stated)
         return of_cluster(like.load(name))
@@ -167,7 +170,10 @@ def of_cluster(described: like.Like) -> Fabric:
     """A description of refgf/cluster/machines: its links, the one inside a node if it has it."""
     data = described.data
     link = Link(described.latency_s, 1 / described.rate)
-    found = Fabric(described.name, known_of(data), link, steps=described.steps)
+    rates = {name: step["images_per_s"] for name, step in data["steps"].items()}
+    circles = {name: rate["circle"] for name, rate in rates.items() if "circle" in rate}
+    steps = described.steps
+    found = Fabric(described.name, known_of(data), link, steps=steps, circles=circles)
     if "inside" not in data:
         return found
     where = f"{described.name}, inside"

@@ -1,5 +1,6 @@
 """The two inputs of a plan together: what a step computes, and what the network costs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from refgf.plan import ddp, profile, sizes, step_times
@@ -41,7 +42,12 @@ def read_model(
     source = "--batch and --rate"
     if batch is rate is None and name in known:
         (batch, rate), source = known[name], fabric.name
-    return step_times.of_workload(name, batch, rate, source)
+    found = step_times.of_workload(name, batch, rate, source)
+    for key, results in fabric.circles.items() if source == fabric.name else ():
+        if step_times.workload_name(key) == name:
+            said = f"WARNING: {source} has its rate from {results}: no prediction of these is a "
+            found = replace(found, notes=(f"{said}result, but a circle. Better: --batch --rate.",))
+    return found
 
 
 def refuse_unused(text: str, options: dict[str, float | None], why: str) -> None:

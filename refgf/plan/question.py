@@ -9,6 +9,7 @@ from refgf.plan.nccl import Nccl
 from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import Line, Link
 
+LEAST_OVERLAP = 0.7  # of its speed, by default: sums take processors and memory's rate (chosen)
 NCCL = "nccl"  # --allreduce: NCCL's own choice, in nccl.py
 PACE = {True: (0.97, 1.03), False: (0.9, 1.1)}  # of measured ready times, and of others (chosen)
 
@@ -45,7 +46,7 @@ class Unmodelled:
 
     factor: float = 1.0
     most: float = 1.0
-    least_overlap: float = 1.0
+    least_overlap: float = LEAST_OVERLAP
     tcp: tuple[float, float] = (1.0, 1.0)
     notes: tuple[str, ...] = ()
 

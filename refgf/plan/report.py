@@ -295,7 +295,7 @@ def on_real_clusters(found: dict[str, Any]) -> list[str]:
     return [
         "{published}: {slower_than_predicted} of {steps} took longer than these formulas say, "
         "{inside_the_interval} were".format_map(found["on_a_real_cluster"]),
-        "inside an interval of this kind (docs/scale.md has a table of such comparisons).",
+        "inside an interval of alpha, beta and pace (docs/scale.md has such comparisons).",
     ]
 
 

@@ -19,7 +19,7 @@ from refgf.plan.thetas import sent
 from refgf.plan.uncertainty import PlannedStep, planned
 from refgf.predict.timeline import lazy
 
-LATENCY = {True: "30us", False: "14us"}  # of TCP (v100-10gbe's), and NCCL's of a network
+LATENCY = {True: "30us", False: "14us"}  # of TCP (mgwfbp-10gbe's), and NCCL's of a network
 SYSTEM = {4: "theta", 2: "half"}  # by bytes a gradient; their calls are the row's, not the best
 
 

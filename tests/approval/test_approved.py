@@ -193,11 +193,11 @@ def test_schedules(form, approved, tmp_path):
 
 
 PLANS = [
-    "--model resnet50 --batch 64 --rate 930 --machine v100-10gbe --ranks 32 --ranks-per-node 8",
+    "--model resnet50 --batch 64 --rate 930 --machine mgwfbp-10gbe --ranks 32 --ranks-per-node 8",
     "--model alexnet --machine v100-56gbit --ranks 512 --ranks-per-node 8",
-    "--model bert-large --batch 8 --rate 60 --machine v100-10gbe --ranks 7 --overlap 0.7",
-    "--model resnet50 --batch 64 --rate 930 --machine v100-10gbe --ranks 16 --allreduce tree",
-    "--model vgg16 --batch 32 --rate 200 --machine v100-10gbe --ranks 12 --ranks-per-node 8",
+    "--model bert-large --batch 8 --rate 60 --machine mgwfbp-10gbe --ranks 7 --overlap 0.7",
+    "--model resnet50 --batch 64 --rate 930 --machine mgwfbp-10gbe --ranks 16 --allreduce tree",
+    "--model vgg16 --batch 32 --rate 200 --machine mgwfbp-10gbe --ranks 12 --ranks-per-node 8",
 ]
 
 

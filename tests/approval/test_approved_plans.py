@@ -139,12 +139,12 @@ PLANS = {
     "layer times": "--model alexnet --machine mine.json --ranks 8",
     "a machine file": "--model resnet152 --batch 8 --rate 50 --machine mine.json --ranks 24 "
     "--ranks-per-node 6 --overlap 0.3",
-    "a trace": "--model trace.json --machine v100-10gbe --ranks 8 --ranks-per-node 2 --step 3",
+    "a trace": "--model trace.json --machine mgwfbp-10gbe --ranks 8 --ranks-per-node 2 --step 3",
     "a list": "--model list.csv --machine v100-56gbit --ranks 48 --ranks-per-node 8",
     "one rank": "--model alexnet --machine v100-56gbit --ranks 1",
     "one node": "--model alexnet --machine v100-56gbit --ranks 8 --ranks-per-node 16",
     "placed": "--model alexnet --machine v100-56gbit --ranks 16 --ranks-per-node 4 --overlap 0.5",
-    "a small step": "--model list.csv --machine v100-10gbe --ranks 6 --inside 5us 800gbit",
+    "a small step": "--model list.csv --machine mgwfbp-10gbe --ranks 6 --inside 5us 800gbit",
 }
 
 

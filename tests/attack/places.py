@@ -35,7 +35,7 @@ COMMANDS = {  # console command: may its exit code be other than 0?
     "grade 00 answers.py": True,
     "explain some.safetensors": True,
     "lesson 01 --threads 2 --quick --output out": False,
-    "predict plan --model alexnet --machine v100-10gbe --ranks 4": False,
+    "predict plan --model alexnet --machine mgwfbp-10gbe --ranks 4": False,
     "course build 00 --for plain --output course": False,
     "doctor": False,
     "cluster check": False,

@@ -67,7 +67,7 @@ def words_of(text: str) -> list[str]:
 
 PROGRAMS = {
     "lesson": words_of(f"{ROOT}/lessons/01_ring_allreduce.py --threads 2 --quick --output o"),
-    "plan": words_of("-m refgf.predict plan --model alexnet --machine v100-10gbe --ranks 4"),
+    "plan": words_of("-m refgf.predict plan --model alexnet --machine mgwfbp-10gbe --ranks 4"),
     "grade": words_of(f"-m refgf.oracle grade 00 {ROOT}/lessons/student/00.py"),
     "schedule": words_of("-m refgf.oracle schedule none.xml"),
     "cluster": words_of("-m refgf.cluster check"),

@@ -112,3 +112,12 @@ def test_links_that_this_machine_cannot_carry_are_refused(monkeypatch):
 
 def test_the_loopback_is_measured():
     assert 1e7 < capacity.loopback_bytes_per_s() < 1e12
+
+
+def test_an_old_name_says_todays_once(capsys):
+    like.current.cache_clear()
+    found = [like.load("v100-10gbe") for _ in range(2)]
+    assert [each.name for each in found] == 2 * ["mgwfbp-10gbe"]
+    said = capsys.readouterr().err
+    assert said.count("v100-10gbe is called mgwfbp-10gbe now") == 1
+    assert "v100-10gbe" not in like.names()

@@ -62,7 +62,7 @@ def test_a_lesson_without_device_arrays_refuses_a_gpu_and_auto_is_the_cpu(cupy):
 @pytest.mark.parametrize("count, device", [(1, "gpu"), (0, "cpu"), (None, "cpu")])
 def test_auto_takes_a_gpu_where_there_is_one(cupy, monkeypatch, count, device):
     have(cupy, monkeypatch, count)
-    for like, wanted in ((None, device), ("this-machine", device), ("v100-10gbe", "cpu")):
+    for like, wanted in ((None, device), ("this-machine", device), ("mgwfbp-10gbe", "cpu")):
         gpu.resolve(chosen := Namespace(**vars(options("auto")), like=like))
         assert chosen.device == wanted
 
@@ -121,7 +121,7 @@ def test_without_cupy_ranks_of_mpi_end_before_anything_is_measured(tmp_path):
 def test_an_emulated_cluster_is_refused(cupy, monkeypatch, capsys, tmp_path):
     lesson, arguments = LESSONS[3], ["--threads", 2, "--device", "gpu", "--output", tmp_path]
     with pytest.raises(SystemExit):
-        start(lesson, monkeypatch, *arguments, "--like", "v100-10gbe")
+        start(lesson, monkeypatch, *arguments, "--like", "mgwfbp-10gbe")
     said = " ".join(capsys.readouterr().err.split())
     assert "whose computing is slept; wanted this machine; next: --like this-machine" in said
 

@@ -18,7 +18,7 @@ from refgf.machine import threads
 
 @pytest.mark.parametrize("size, text", [(1, "1 node x 1 rank;"), (3, "1 node x 3 ranks;")])
 def test_one_rank_is_no_plural(size, text):
-    options = Namespace(link=None, threads=size, like="v100-10gbe")
+    options = Namespace(link=None, threads=size, like="mgwfbp-10gbe")
     places = threads.run(size, lambda comm: words.place(comm, options))
     assert all(place.startswith(text) for place in places)
     assert f"{words.number_of_ranks(size)};" in text

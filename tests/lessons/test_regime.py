@@ -89,5 +89,5 @@ def test_clashes_and_unknown_names_are_refused(given):
 @pytest.mark.parametrize("name", ["v100-56gbit", None])
 def test_another_cluster_than_the_emulated_one_is_refused(monkeypatch, name):
     on_cluster(monkeypatch, name=name)
-    with pytest.raises(ValueError, match="got .*wanted the same; next: .*--like v100-10gbe"):
-        regime.regime_of(options(like="v100-10gbe"))
+    with pytest.raises(ValueError, match="got .*wanted the same; next: .*--like mgwfbp-10gbe"):
+        regime.regime_of(options(like="mgwfbp-10gbe"))

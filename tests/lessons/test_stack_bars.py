@@ -50,7 +50,7 @@ def test_one_order_of_techniques_in_lessons_07_and_08():
 
 
 def ladder_of(network: str, *bars_s: tuple) -> dict:
-    like = "v100-56gbit" if network == "alexnet" else "v100-10gbe"
+    like = "v100-56gbit" if network == "alexnet" else "mgwfbp-10gbe"
     rows = [
         row(name, step_s) | {"predicted_s": predicted_s} for name, step_s, predicted_s in bars_s
     ]

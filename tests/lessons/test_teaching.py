@@ -88,7 +88,7 @@ def test_the_commands_of_a_page_are_taken(page, parsers):
 def test_a_wrong_command_is_noticed(parsers):
     for wrong in (
         "mpiexec -n 4 python lessons/06_csc.py --densitty 5",
-        "python -m refgf.cluster run --lik v100-10gbe -- python lessons/03_lazy.py",
+        "python -m refgf.cluster run --lik mgwfbp-10gbe -- python lessons/03_lazy.py",
         "python -m refgf.course build 03 --for nobody",
     ):
         with pytest.raises((SystemExit, AssertionError)):

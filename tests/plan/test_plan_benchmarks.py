@@ -180,6 +180,38 @@ def test_from_two_hosts_the_interval_holds_what_four_measured(hosts):
     assert two.scaled(beta=2.0).lines[16].b_s_per_byte < 1.1 * two.lines[16].b_s_per_byte
 
 
+def logged(short: str, long: str) -> str:
+    """The text of two hosts with a line of NCCL's for each call: long from 1 MiB on."""
+    found = []
+    for line in (RECORDED / "nccl_tree_2x8_p4d_like.txt").read_text().splitlines():
+        words = line.split()
+        if len(words) > 9 and words[0].isdigit():
+            chosen = f"{words[0]} Bytes -> Algo {short if int(words[0]) < 1 << 20 else long}"
+            found += [f"node0:77:77 [0] NCCL INFO {chosen} proto 2 time 9.9"] * 2
+            found += ["node0:77:77 [0] NCCL INFO AllGather: 1048576 Bytes -> Algo 6 proto 2"]
+        found.append(line)
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "short, long, alpha, beta",
+    [("1", "1", 1, 1), ("0", "0", 15 / 8, 15 / 8), ("0", "1", 15 / 8, 1), ("0", "4", 15 / 8, 2)],
+)
+def test_the_algorithms_of_a_log_narrow_what_two_hosts_widen(tmp_path, short, long, alpha, beta):
+    """A tree sends n bytes on a node's link where a ring of 16 sends 15 / 8 n."""
+    unknown = load(tmp_path, (RECORDED / "nccl_tree_2x8_p4d_like.txt").read_text())
+    found = load(tmp_path, logged(short, long))
+    widths = [found.ranges[name][1] for name in ("alpha", "beta")]
+    assert widths == pytest.approx([1.05 * alpha, 1.05 * beta], rel=0.02)
+    assert all(width <= unknown.ranges[n][1] for width, n in zip(widths, ("alpha", "beta")))
+    assert any("summed through tree" in note for note in found.notes) == (short == "0")
+
+
+def test_names_of_algorithms_are_read_as_their_numbers(tmp_path):
+    same = [load(tmp_path, logged(*names)) for names in (("TREE", "RING"), ("0", "1"))]
+    assert same[0].ranges == same[1].ranges and same[0].notes == same[1].notes
+
+
 @pytest.mark.parametrize("said, factor", [("", 15 / 4), ("Ring", 1), ("Tree", 15 / 4)])
 def test_what_may_have_been_a_tree_holds_its_hops(tmp_path, said, factor):
     """A tree on 16 hosts has 8 hops where a ring has 30, and looks like a ring of faster ones."""

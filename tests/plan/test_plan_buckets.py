@@ -145,7 +145,7 @@ def test_the_best_cap_beats_the_default_and_the_ends():
 
 def test_a_bucket_between_two_powers_of_two_is_found():
     """ResNet-50's best calls have 45 MiB, and no other whole MiB is as fast."""
-    network = load("v100-10gbe")
+    network = load("mgwfbp-10gbe")
     step = read_model("resnet50", network, None, None)
     question = Question(step, network, 64, 8, overlap=0.25)
     found, theta = buckets.of_ddp(question), buckets.of_theta(question)
@@ -167,7 +167,7 @@ def test_of_equal_steps_the_smallest_bucket():
 
 def test_sweeps_end_with_one_call_of_all_gradients():
     """BERT-Large has 1.3 GB of gradients, and on many ranks nothing beats one call."""
-    network = load("v100-10gbe")
+    network = load("mgwfbp-10gbe")
     question = Question(read_model("bertlarge", network, 8, 49.0), network, 10_000, 8)
     all_bytes = 4 * question.step.elements
     one_call_s = question.step.compute_s + question.flat(all_bytes)
@@ -208,7 +208,7 @@ def test_a_long_list_tries_a_bounded_number_of_thetas():
 @pytest.mark.parametrize("system", ["theta", "half", "CSC", "hierarchy", "hierarchy16", "DASO"])
 def test_each_row_says_its_theta(system):
     """In the table, and as theta_bytes in JSON; other rows have none."""
-    network = load("v100-10gbe")
+    network = load("mgwfbp-10gbe")
     question = Question(read_model("alexnet", network, None, None), network, 16, 4)
     found = report.answer(question)
     theta = found["systems"][system]["theta_bytes"]

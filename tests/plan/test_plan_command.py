@@ -93,12 +93,12 @@ def test_help_lists_networks_machines_and_formats(monkeypatch, capsys):
         "CSC and top-k sum only the gradients that they choose",
         "2 to 4096 ranks with one on a node, to 256 with more. The plan keeps the closed forms",
         "bertlarge",
-        "v100-10gbe has alexnet, resnet50",
-        "machines (--machine): v100-10gbe, v100-56gbit",
+        "mgwfbp-10gbe has alexnet, resnet50",
+        "machines (--machine): mgwfbp-10gbe, v100-56gbit",
         "name,elements,ready_ms",
         '"refgf_machine": 1',
         "out-of-place time",
-        "0.7 to 1 with --allreduce nccl, else 1",
+        "Two numbers: a range (default: 0.7 to 1)",
         f"label, of all numbers: {', '.join(LABELS[:-1])} or {LABELS[-1]}",
     ):
         assert words in " ".join(said.split())
@@ -117,7 +117,7 @@ def test_a_step_may_have_its_name_in_the_trace(monkeypatch, capsys, tmp_path):
         events.append(made | {"cat": "user_annotation"})
         events.append(grad | {"name": "torch::autograd::AccumulateGrad"})
     path.write_text(json.dumps({"traceEvents": events}))
-    given = ["plan", "--model", str(path), "--machine", "v100-10gbe", "--ranks", "4", "--step"]
+    given = ["plan", "--model", str(path), "--machine", "mgwfbp-10gbe", "--ranks", "4", "--step"]
     said = [run(monkeypatch, capsys, *given, step) for step in ("4", "ProfilerStep#4")]
     assert said[0] == said[1] and said[0][0] == 0
     assert said[0][1].out.startswith("trace.json, ProfilerStep#4: 4 gradients")
@@ -147,7 +147,7 @@ def test_a_list_in_a_deep_folder_fits_100_columns(monkeypatch, capsys, tmp_path)
     path = tmp_path / ("deep" * 20) / "sizes.csv"
     path.parent.mkdir()
     path.write_text("elements,ready_ms\n1000000,10\n2000000,20\n")
-    where = ["--machine", "v100-10gbe", "--ranks", "4"]
+    where = ["--machine", "mgwfbp-10gbe", "--ranks", "4"]
     code, said = run(monkeypatch, capsys, "plan", "--model", str(path), *where)
     assert code == 0 and max(map(len, said.out.splitlines())) <= 100
     assert said.out.splitlines()[-1] == "pace, s of computing: 0.97 to 1.03 times the value"

@@ -23,7 +23,7 @@ def published(ranks):
 
 
 def test_a_name_of_the_emulated_clusters():
-    found = fabric.load("v100-10gbe")
+    found = fabric.load("mgwfbp-10gbe")
     inside = ring_line(4, found.inside)
     assert (inside.a_s, inside.b_s_per_byte) == pytest.approx(
         (published(4).a_s, published(4).b_s_per_byte), rel=1e-2
@@ -159,7 +159,7 @@ def test_more_ranks_than_measured_have_at_least_the_chosen_intervals(tmp_path):
 
 def test_wrong_machines(tmp_path):
     with pytest.raises(
-        ValueError, match="wanted v100-10gbe, .*or a file that exists; next: mpiexec"
+        ValueError, match="wanted mgwfbp-10gbe, .*or a file that exists; next: mpiexec"
     ):
         fabric.load("dgx")
     path = tmp_path / "mine.json"

@@ -203,7 +203,7 @@ def test_a_simulator_ends_with_the_command(tmp_path, name):
     simulator.write_text(f"#!/bin/sh\ntouch {tmp_path}/began\nsleep {marked}\n")
     simulator.chmod(0o755)
     command = [sys.executable, "-m", "refgf.predict", "plan", "--model", "resnet50", "--simulate"]
-    command += ["--machine", "v100-10gbe", "--ranks", "4"]
+    command += ["--machine", "mgwfbp-10gbe", "--ranks", "4"]
     env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(folders)}
     plan = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
     while plan.poll() is None and not (tmp_path / "began").exists():

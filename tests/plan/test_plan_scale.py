@@ -20,7 +20,7 @@ def test_the_page_is_not_stale():
 
 def test_plan_says_what_the_page_says():
     """The links are the machine's, so a reader who repeats a cell with `plan` finds its numbers."""
-    network = fabric.load("v100-10gbe")
+    network = fabric.load("mgwfbp-10gbe")
     step = inputs.read_model("resnet50", network, None, None)
     found = report.answer(Question(step, network, 256, 8))["systems"]["hierarchy16"]
     ms, percent = f"{1e3 * found['step_s']:,.0f} ms", f"{found['efficiency_percent']:.0f} %"
@@ -28,7 +28,7 @@ def test_plan_says_what_the_page_says():
     assert (
         f"hierarchy16: {ms} ({percent})"
         in re.search(
-            r"^\| ResNet-50, v100-10gbe \| [^|]*\| ([^|]*)\| [^|]*\|$",
+            r"^\| ResNet-50, mgwfbp-10gbe \| [^|]*\| ([^|]*)\| [^|]*\|$",
             text.partition("## Fewer ranks")[2],
             flags=re.M,
         )[1]
@@ -39,10 +39,10 @@ def test_plan_says_what_the_page_says():
 def test_the_page_prints_the_rates_that_repeat_its_cells():
     text = scale.PAGE.read_text()
     batch, rate = re.search(r"BERT-Large, `--batch (\d+) --rate ([\d.]+)`", text).groups()
-    network = fabric.load("v100-10gbe")
+    network = fabric.load("mgwfbp-10gbe")
     step = inputs.read_model("bertlarge", network, int(batch), float(rate))
     half = report.answer(Question(step, network, 64, 8))["systems"]["half"]
-    assert f"| BERT-Large, v100-10gbe | half: {1e3 * half['step_s']:,.0f} ms (" in text
+    assert f"| BERT-Large, mgwfbp-10gbe | half: {1e3 * half['step_s']:,.0f} ms (" in text
 
 
 def test_the_order_of_ranks_on_a_fat_tree_is_lesson_08s(monkeypatch, tmp_path):

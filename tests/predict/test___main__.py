@@ -11,7 +11,7 @@ def test_it_runs_the_planner():
     command = [sys.executable, "-m", "refgf.predict", "plan", "--model", "x", "--machine", "y"]
     ended = subprocess.run([*command, "--ranks", "2"], cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 2
-    assert "plan --machine: got 'y'; wanted v100-10gbe" in ended.stderr
+    assert "plan --machine: got 'y'; wanted mgwfbp-10gbe" in ended.stderr
 
 
 def test_importing_the_predictor_does_not():

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def asked(network="ResNet-50", **changes):
-    machine = explorer.machines()["v100-10gbe"]
+    machine = explorer.machines()["mgwfbp-10gbe"]
     setting = explorer.setting(machine, network, 8, 2**22) | changes
     return setting, json.loads(answer(json.dumps(setting)))
 
@@ -75,7 +75,7 @@ def test_a_page_runs_the_standard_library_only(start, held):
 
 def test_points_of_the_figure_are_divided_by_its_dilation(tmp_path):
     rows = [{"theta": inf, "overlapped": {"median_s": 6.0}}]
-    regime = {"like": "v100-10gbe", "dilation": 20.0}
+    regime = {"like": "mgwfbp-10gbe", "dilation": 20.0}
     file = tmp_path / explorer.FIGURE
     file.parent.mkdir()
     said = {"regime": regime, "network": "ResNet-50", "ranks": 8, "rows": rows}

@@ -32,7 +32,7 @@ def step(kind: str, theta="best", network: str = "ResNet-50"):
 def alexnet(r: dict) -> list:
     """Eager calls and the best theta for AlexNet: measured if this run did, else predicted."""
     measured = [step("overlapped", theta, "AlexNet")(r) for theta in (0, "best")]
-    return either(r, measured, ("alexnet", "v100-10gbe"), ("eager", "best theta"))
+    return either(r, measured, ("alexnet", "mgwfbp-10gbe"), ("eager", "best theta"))
 
 
 CLAIMS = (

@@ -16,7 +16,7 @@ from refgf.predict.cost import ring_line
 from refgf.predict.timeline import eager, lazy, one_call, predict
 
 NETWORKS = {"resnet50": resnet50, "alexnet": alexnet}
-PLACES = [("resnet50", "v100-10gbe"), ("alexnet", "v100-10gbe"), ("resnet50", "v100-56gbit")]
+PLACES = [("resnet50", "mgwfbp-10gbe"), ("alexnet", "mgwfbp-10gbe"), ("resnet50", "v100-56gbit")]
 GROUPINGS = {
     "eager": lambda gradients, line: eager(gradients),
     "best theta": lambda gradients, line: lazy(gradients, best_theta(gradients, line)[0]),

@@ -11,7 +11,7 @@ from lab.merge.picture import name_of
 from lab.merge.steps import EAGER, EXACT, GREEDY
 from lab.merge.yours import YOURS
 
-SLOW, FAST = ("resnet50", "v100-10gbe"), ("resnet50", "v100-56gbit")
+SLOW, FAST = ("resnet50", "mgwfbp-10gbe"), ("resnet50", "v100-56gbit")
 
 
 def step(name: str, network: str = "ResNet-50"):
@@ -31,7 +31,7 @@ def step(name: str, network: str = "ResNet-50"):
 def alexnet(r: dict) -> list:
     """Eager calls and the best merge for AlexNet: measured if this run did, else predicted."""
     measured = [step(name, "AlexNet")(r) for name in (EAGER, EXACT)]
-    return either(r, measured, ("alexnet", "v100-10gbe"), ("eager", "exact"))
+    return either(r, measured, ("alexnet", "mgwfbp-10gbe"), ("eager", "exact"))
 
 
 def trained(name: str) -> tuple:

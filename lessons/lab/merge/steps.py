@@ -63,7 +63,7 @@ def networks_of(run: kit.Run, emulated: bool) -> list[str]:
     if options.network not in known:
         raise ValueError(
             f"--network {options.network}: got a network without a pace here; wanted one of "
-            f"{', '.join(known)}; next: --like {'this-machine' if emulated else 'v100-10gbe'}"
+            f"{', '.join(known)}; next: --like {'this-machine' if emulated else 'mgwfbp-10gbe'}"
         )
     return [options.network]
 

@@ -8,7 +8,7 @@ from kit.words import seconds
 from lab.stack.bars import CSC, FUSED, HALF, LAZY, NATIVE, OVERLAP, RING, in_all, median_s
 from lab.stack.yours import YOURS
 
-ALEXNET, RESNET = ("alexnet", "v100-56gbit"), ("resnet50", "v100-10gbe")
+ALEXNET, RESNET = ("alexnet", "v100-56gbit"), ("resnet50", "mgwfbp-10gbe")
 OFF = "off"  # the step without exchange
 
 

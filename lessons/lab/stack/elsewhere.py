@@ -8,7 +8,7 @@ from refgf.cluster import like
 from refgf.papers.scaling.systems import stack, step
 from refgf.predict.cost import Link, ring_line
 
-OTHER = {"alexnet": ("resnet50", "v100-10gbe", 8), "resnet50": ("alexnet", "v100-56gbit", 4)}
+OTHER = {"alexnet": ("resnet50", "mgwfbp-10gbe", 8), "resnet50": ("alexnet", "v100-56gbit", 4)}
 NAMES = RING, HALF, OVERLAP, LAZY, CSC
 
 

@@ -130,7 +130,7 @@ def test_latencies_of_one_message():
 
 def test_the_emulated_clusters_have_the_same_numbers():
     """Latency, rates and peaks that other files repeat: a machine file cannot compute them."""
-    fast, slow = (like.load(name) for name in ("v100-56gbit", "v100-10gbe"))
+    fast, slow = (like.load(name) for name in ("v100-56gbit", "mgwfbp-10gbe"))
     assert fast.latency_s == bottleneck_study.ALPHA_S == max(ALPHA.values)
     assert slow.latency_s == pytest.approx(published.TEN_GIGABIT.lines[16].a_s / 30, rel=0.01)
     peaks = bottleneck_study.V100.flops, bottleneck_study.V100.bandwidth

@@ -1,0 +1,62 @@
+"""The algorithm of a measured allreduce, by NCCL's log, and what it means on other ranks.
+
+NCCL_DEBUG=INFO names NCCL_ALGO where it was set, and with NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING the
+algorithm of each call, by name or number (verified: NCCL's src/enqueue.cc and nccl_tuner.h):
+
+    NCCL INFO AllReduce: 8388608 Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..15}
+    NCCL INFO 8388608 Bytes -> Algo 1 proto 2 time 34.693867
+"""
+
+import re
+from math import ceil, log2
+
+from refgf.plan.measurements import AVOIDED
+from refgf.plan.texts import Table
+
+LOGGED = r"NCCL INFO (?:AllReduce: )?([0-9]+) Bytes -> Algo (\w+)"
+ALGORITHMS = {"0": "tree", "1": "ring", "2": "collnet", "3": "collnet", "4": "nvls", "5": "nvls"}
+
+
+def algorithms_of(table: Table) -> tuple[str, str]:
+    """NCCL's algorithm for the shortest and for the longest messages, by the log; "" unknown."""
+    text, sizes = table.before + table.after, {row["size"][0] for row in table.rows}
+    logged = [
+        (int(nbytes), ALGORITHMS.get(algorithm, algorithm).lower())
+        for nbytes, algorithm in re.findall(LOGGED, text)
+        if nbytes in sizes and int(nbytes) >= AVOIDED
+    ]
+    if logged:
+        return min(logged)[1], max(logged)[1]
+    found = re.findall(r"NCCL_ALGO(?: set by environment to |=)(\S+)", table.before)
+    return (found[-1].lower(), found[-1].lower()) if found else ("", "")
+
+
+def not_a_ring(short: str, long: str, hosts: int, per_host: int) -> tuple[str, dict[str, float]]:
+    """(a warning, `Measured.slower`) where NCCL may have sent through something else than a ring.
+
+    short, long: `algorithms_of`. A tree over the hosts with chains in them has k - 1 + ceil(log2 h)
+    hops up and as many down, a ring 2 (p - 1). Over two hosts it sends n bytes on a node's link
+    where a ring sends 2 (p - 1) / p n. A switch that adds halves the bytes of a link.
+    """
+    size = hosts * per_host
+    if size == 2 or hosts == 1 or short == long == "ring":
+        return "", {}
+    tree, slower = per_host - 1 + ceil(log2(hosts)), {}
+    if short != "ring":
+        slower["alpha"] = (size - 1) / tree
+    if not short and hosts == 2:
+        said = "measured on 2 hosts, where NCCL sends through trees. A ring over more hosts may "
+        said += "take twice as long, which the intervals hold. Measure on 4 or more, or with "
+        said += "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING, whose algorithms narrow them."
+        return f"WARNING: {said}", {"alpha": max(2.0, slower["alpha"]), "beta": 2.0}
+    if long == "tree" and hosts == 2:
+        slower["beta"] = 2 * (size - 1) / size
+    elif long not in ("", "ring", "tree"):
+        slower["beta"] = 2.0
+    how = "the text names no NCCL_ALGO, and NCCL's own choice for short messages is a tree"
+    if short:
+        how = f"NCCL summed through {short}" + (f", long messages through {long}" * (short != long))
+    said = f"WARNING: {how}. A tree has {2 * tree} hops where a ring has {2 * (size - 1)}. On other"
+    held = " and ".join(f"{factor:.3g} times {name}" for name, factor in slower.items())
+    said += f" ranks a ring may have up to {held}: the intervals hold that. Measure with "
+    return said + "NCCL_ALGO=Ring, or as many ranks as you plan for.", slower
