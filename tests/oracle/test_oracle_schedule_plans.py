@@ -181,6 +181,8 @@ def shared_by_two(parts):
             {"name": "nop"},
             {"name": "sem_release", "semaphore_ids": [0, 1]},
         ]
+        meeting = {"name": "barrier", "barrier_id": 0, "num_threadblocks": 1 + len(parts)}
+        ops += [{"name": "wait", **both}] if rank else [meeting, {"name": "signal", **both}]
         blocks = [{"id": 0, "ops": ops, "channels": [both]}]
         for block, part in enumerate(parts if rank == 0 else ()):
             sums = {"name": "glres", "src_buff": [multi], "dst_buff": [multi]}
@@ -188,7 +190,7 @@ def shared_by_two(parts):
             inner = [{"name": "sem_acquire", "semaphore_ids": [block]}, {"name": "nop"}, sums]
             pipeline = {"name": "pipeline", "iter_context": {"unit_size": 8}, "ops": inner}
             own = [{"channel_type": "switch", "channel_ids": [0]}]
-            blocks.append({"id": block + 1, "ops": [pipeline], "channels": own})
+            blocks.append({"id": block + 1, "ops": [pipeline, meeting], "channels": own})
         memory = {"channel_type": "memory", "connected_to": [1 - rank]}
         gpu = {"id": rank, "input_chunks": 1, "output_chunks": 0, "scratch_chunks": 0}
         gpu |= {"threadblocks": blocks, "channels": [memory, switch]}
@@ -246,9 +248,14 @@ def test_a_switch_writes_the_memory_of_all_its_ranks():
         gpu["channels"][1]["buffer_type"] = "o"
         store = {"name": "gstore", "src_buff": [I0], "channel_type": "switch"}
         store["dst_buff"] = [{"switch_channel_id": 0, "index": rank, "size": 1}]
-        own = [{"channel_type": "switch", "channel_ids": [0]}]
-        gpu["threadblocks"] = [{"id": 0, "ops": [store], "channels": own}]
+        both = {"channel_type": "memory", "channel_ids": [0]}
+        own = [{"channel_type": "switch", "channel_ids": [0]}, both]
+        ops = [store, {"name": "nop"}, {"name": "signal", **both}, {"name": "wait", **both}]
+        gpu["threadblocks"] = [{"id": 0, "ops": ops, "channels": own}]
     assert kind_of(top) == "right"
+    nop = ops.pop(1)
+    assert kind_of(top) == "race"  # the signal overtakes the store, and rank 0 ends without it
+    ops.insert(1, nop)
     top["gpus"][1]["threadblocks"][0]["ops"][0]["dst_buff"][0]["index"] = 0
     assert kind_of(top) != "right"
 

@@ -180,13 +180,17 @@ class Races:
         self.clocks, self.uses = {}, [len(behind) for behind in graph.behind]
         self.written, self.read = {}, defaultdict(dict)
         self.users, self.ends = {}, []  # of the ends of channels: the last step, and the races
+        self.ended = [array("i", [0]) * self.count for _ in graph.plan.ranks]  # the ranks' clocks
+        one = [(v, w) for v, before in enumerate(graph.before) for w, ordered in before if ordered]
+        rank = [rank for rank, _ in graph.nodes]
+        self.inner = {w for v, w in one if rank[v] == rank[w]}  # steps of which the end says no more
 
     def all(self) -> list[Finding]:
         """The first races in the order of the steps."""
         for node in self.graph.order:
             if len(self.found) >= SHOWN and (self.ends or not self.graph.waiting):
                 return self.found
-            _, step = self.graph.nodes[node]
+            rank, step = self.graph.nodes[node]
             own = len(self.graph.before[node]) - self.graph.taken[node]
             clock = self._clock(self.graph.before[node][:own])
             self._channels(node, 1, clock)  # a receive takes what is there: its message is no order
@@ -195,13 +199,26 @@ class Races:
             clock[chain] = number
             self._channels(node, 0, clock)
             self._accesses(node, step, clock)
+            if node not in self.inner:
+                self.ended[rank] = array("i", map(max, clock, self.ended[rank]))
             if self.uses[node]:
                 self.clocks[node] = clock
         users = self.users
         for node in self.graph.waiting:  # for a message that another step has taken, perhaps
             self.users = dict(users)
             self._channels(node, 1, self._clock(self.graph.before[node]))
+        self._arrivals()
         return self.found
+
+    def _arrivals(self) -> None:
+        """A rank must not end before what another rank puts into its result has arrived."""
+        for rank, clock in enumerate(self.ended):
+            for cell, _, _ in self.where.wanted(rank):
+                node = self.written.get(cell)
+                if node is not None and not self._before(node, clock):
+                    text = f"writes chunk {cell[2]} of buffer {cell[1]} of rank {rank}, which may "
+                    text += "end before that; no step there waits for it"
+                    self.found.append(self.graph.finding("race", node, text))
 
     def _clock(self, before: list[tuple[int, bool]], clock: array | None = None) -> array:
         """The clock of a step that runs after these."""
