@@ -119,11 +119,19 @@ def finite_cases() -> Cases:
     for name, bad in (("finite", 1.0), ("inf", np.inf), ("nan", np.nan)):
         x = np.float32([[1.0, 65504.0], [2.0, bad]])
         yield FINITE.case(f"all-finite-{name}", "one rank's element decides for all", x=x)
+    x = np.float32([[3e38, 3e38, 0.1], [1.0, -3e38, -0.3]])
+    yield FINITE.case("all-finite-large", "finite elements whose sum overflows", x=x)
 
 
 @P5.mistake("only infinities are checked, not NaN")
 def only_infinities(arrays):
     return not any(bool(np.isinf(x).any()) for x in arrays)
+
+
+@P5.mistake("the elements' sum is checked: it overflows where no element does")
+def sum_is_finite(arrays):
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite([x.sum() for x in arrays]).all())
 
 
 @P5.mistake("no step is ever skipped")
