@@ -181,9 +181,12 @@ class Races:
         self.written, self.read = {}, defaultdict(dict)
         self.users, self.ends = {}, []  # of the ends of channels: the last step, and the races
         self.ended = [array("i", [0]) * self.count for _ in graph.plan.ranks]  # the ranks' clocks
-        one = [(v, w) for v, before in enumerate(graph.before) for w, ordered in before if ordered]
-        rank = [rank for rank, _ in graph.nodes]
-        self.inner = {w for v, w in one if rank[v] == rank[w]}  # steps of which the end says no more
+        self.inner = {  # steps that a later one of their rank comes after
+            other
+            for node, before in enumerate(graph.before)
+            for other, ordered in before
+            if ordered and graph.nodes[other][0] == graph.nodes[node][0]
+        }
 
     def all(self) -> list[Finding]:
         """The first races in the order of the steps."""
