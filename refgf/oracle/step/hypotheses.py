@@ -48,7 +48,7 @@ CALL = (
 )
 CHANGED_APART = Cause(
     "ranks hold different gradients, which are not those of their samples: summed, then changed "
-    f"differently on each rank; {CALL}",
+    f"differently on each rank, or packed in another order there; {CALL}",
     ["changed after communication"],
 )
 
@@ -147,7 +147,25 @@ def with_calls(step: JudgedStep, cause: Cause) -> Cause:
 def ranks_differ(wrong: Observed) -> Cause | None:
     if wrong.state.agree:
         return None
-    return CHANGED_APART if is_own(wrong) is False else NOT_COMMUNICATED
+    return part_of_a_buffer(wrong) or (
+        CHANGED_APART if is_own(wrong) is False else NOT_COMMUNICATED
+    )
+
+
+def part_of_a_buffer(wrong: Observed) -> Cause | None:
+    """Some elements are right on all ranks, and the others each rank's own."""
+    copies = [copy.ravel() for copy in wrong.state.copies]
+    apart = np.any([copy != copies[0] for copy in copies], axis=0)
+    right = np.where(apart, wrong.exact, copies[0])
+    if len(copies) != len(wrong.own) or apart.all() or not close(right, wrong.exact, wrong.most):
+        return None
+    for k in (1, 1 / wrong.step.size):
+        if all(close(c[apart], k * o[apart], wrong.most) for c, o in zip(copies, wrong.own)):
+            first, last = np.flatnonzero(apart)[[0, -1]]
+            text = f"elements {first} to {last} of {len(apart)} are not communicated, others are"
+            text += "; next: send the last part of a flat buffer, too"
+            return Cause(text, ["not communicated", "part"])
+    return None
 
 
 def is_own(wrong: Observed) -> bool | None:

@@ -247,6 +247,21 @@ def sampler_drops_the_rest(net, batches, rank, size):
     sampled(net, batches, rank, size, drop_last=True)
 
 
+@mistake("a flat buffer's last part", "gradient", "not communicated", "part")
+def last_part_is_not_sent(net, batches, rank, size):
+    optimizer, tensors = sgd(net), list(net.parameters())
+    for pair in batches:
+        optimizer.zero_grad()
+        loss(net, share(pair, rank, size)).backward()
+        flat = torch.cat([t.grad.flatten() for t in tensors])
+        for start in range(0, len(flat) - 79, 80) if size > 1 else ():
+            dist.all_reduce(flat[start : start + 80])
+            flat[start : start + 80] /= size
+        for t, part in zip(tensors, flat.split([t.numel() for t in tensors])):
+            t.grad.copy_(part.view_as(t))
+        optimizer.step()
+
+
 class TwoParts(nn.Module):
     def __init__(self):
         super().__init__()
