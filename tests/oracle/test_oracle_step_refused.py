@@ -86,6 +86,14 @@ def test_the_time_limit_does_not_count_the_start(tmp_path):
         assert time.monotonic() - start_s < ranks_module.START_S / 2
 
 
+def test_a_slow_start_is_called_that(tmp_path, monkeypatch):
+    """On a busy machine PyTorch alone took 80 s: --timeout did not help, nor did the sentence."""
+    monkeypatch.setattr(ranks_module, "START_S", 0.01)
+    late = "on rank 0, 1 of 2: did not start within 0.05 s; wanted all to import PyTorch"
+    with Ranks(2, timeout_s=0.05) as running, pytest.raises(CannotJudge, match=late):
+        judge(subject(tmp_path, RIGHT), running)
+
+
 @LONG
 def test_a_rank_that_dies_and_a_rank_that_fails_alone(tmp_path):
     dies = subject(tmp_path, "    os._exit(3) if rank == 1 else dist.barrier()\n", "dies.py")

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-LIMIT = "seconds for the training (default: 60), once the processes have started, which may take 60"
+LIMIT = "seconds for the training (default: 60), and for the start, at least 60"
 BATCH_NORM = "refuse", "whole"
 NORM = "whole: judge with statistics of all ranks' samples, as SyncBatchNorm's (default: refuse)"
 EPILOG = """\

@@ -17,7 +17,12 @@ from refgf.oracle.step.collectives import WANTED, calls_file, difference, read_c
 
 POLL_S = 0.5  # how often the calls of waiting ranks are compared
 GRACE_S = 0.5  # for the other ranks, when one has failed
-START_S = 60.0  # importing PyTorch in a cold file system
+START_S = 60.0  # at least, for importing PyTorch in a cold file system
+STARTED = "did not start", "all to import PyTorch; next: run it again, or --timeout 300"
+ENDED = (
+    "train did not end",
+    "all ranks to make the same collective calls; next: a smaller model, or --timeout",
+)
 
 
 class CannotJudge(ValueError):
@@ -60,20 +65,22 @@ class Ranks:
             if self.group is None:
                 groups = self.size, 1
                 self.group = GlooRanks("refgf.oracle.step.worker", groups, "refgf-step-")
-                self._answers(self.group.pipes, START_S, "did not start")
+                self._answers(self.group.pipes, max(START_S, self.timeout_s), STARTED)
             pipes = chosen(self.group.pipes)
             for rank in range(self.size):  # what an earlier training called
                 Path(calls_file(self.group.store, rank)).unlink(missing_ok=True)
             for pipe in pipes:
                 pipe.send_bytes(request)
-            return self._answers(pipes, self.timeout_s, "train did not end")
+            return self._answers(pipes, self.timeout_s, ENDED)
         except AllAlike:  # no rank waits for another: all go on
             raise
         except BaseException:
             self.close()
             raise
 
-    def _answers(self, pipes: list[Connection], limit_s: float, late: str) -> list[dict[str, Any]]:
+    def _answers(
+        self, pipes: list[Connection], limit_s: float, late: tuple[str, str]
+    ) -> list[dict[str, Any]]:
         group, answers, stop_s, error = self.group, {}, time.monotonic() + limit_s, ""
         who = "on one rank" if pipes[0] is group.pipes[-1] else "on rank {}"
         while len(answers) < len(pipes):
@@ -84,14 +91,11 @@ class Ranks:
                 self._require_same_calls(answers, error)
                 continue
             if not ready:
-                names = ", ".join(str(pipes.index(pipe)) for pipe in waiting)
-                late = f"step, {who.format(names)} of {self.size}: {late} within {limit_s:g} s"
-                self._require_same_calls(pipes, error, late)
-                raise CannotJudge(
-                    error
-                    or f"{late}; wanted all ranks to make the same collective calls; next: a "
-                    "smaller model, or --timeout"
-                )
+                names = [str(pipes.index(pipe)) for pipe in waiting if pipe != group.pipes[-1]]
+                place = who.format(", ".join(names)) if names else "on one rank"
+                late = f"step, {place} of {self.size}: {late[0]} within {limit_s:g} s", late[1]
+                self._require_same_calls(pipes, error, late[0])
+                raise CannotJudge(error or f"{late[0]}; wanted {late[1]}")
             for pipe in ready:
                 place = who.format(pipes.index(pipe))
                 try:
