@@ -10,6 +10,7 @@ import re
 import sys
 from dataclasses import fields, is_dataclass
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -317,7 +318,7 @@ def test_errors_of_the_published_rows(approved):
 class Screen:
     """What a lesson says and tabulates, as lines."""
 
-    verbose = True
+    verbose, options = True, SimpleNamespace(headlines=False)
 
     def __init__(self):
         self.lines = []
