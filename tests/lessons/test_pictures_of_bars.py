@@ -12,7 +12,6 @@ from lab.precision import loss_scales  # noqa: E402
 from lab.precision.claims import CLAIMS  # noqa: E402
 from lab.ring import claims as ring_names  # noqa: E402
 from lab.ring import picture as ring_picture  # noqa: E402
-from lab.scaling import picture as scaling_picture  # noqa: E402
 from lab.stack import bars  # noqa: E402
 from lab.stack import picture as stack_picture  # noqa: E402
 
@@ -61,10 +60,6 @@ def test_no_gain_over_calls_that_wait_for_no_latency(free):
     assert ["gain" in text for text in texts(axis)] == [False, not free, True]
     labels = [label.get_text() for label in axis.get_yticklabels()]
     assert [label.endswith(" *") for label in labels] == [free, False, False]
-
-
-def test_both_published_throughputs_have_a_star():
-    assert scaling_picture.SPEEDUPS == [410.2, 434.1]
 
 
 def test_lesson_05_without_trainings():

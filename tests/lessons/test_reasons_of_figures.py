@@ -9,7 +9,6 @@ from lab.large_batch import picture as large_batch
 from lab.lazy import picture as lazy
 from lab.overlap import picture as overlap
 from lab.performance import picture as performance
-from lab.scaling import picture as scaling
 from lab.stack import picture as stack
 from lab.topk import picture as topk
 
@@ -20,7 +19,6 @@ def test_many_ranks_keep_less_in_lesson_15_than_in_lesson_08():
     assert said.startswith("On 1024 ranks 32 % of a step are computing")
     assert "with theta = 4 MiB; with the best theta 83 %" in said
     assert "the GPU of 253 images/s (glossary: V100's pace)" in said
-    assert "see V100 in the glossary" in scaling.sources()
 
 
 def row(calls: int, low_s: float, median_s: float, high_s: float) -> dict:

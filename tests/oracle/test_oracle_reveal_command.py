@@ -92,7 +92,7 @@ def test_the_command(command):
     [
         ((), "got 0 of --python, --mpi, --torch"),
         (("--python", "FILE", "--mpi"), "got 2 of --python, --mpi, --torch"),
-        (("--python", "nowhere.py"), "reveal: got nowhere.py; wanted the name of a"),
+        (("--python", "nowhere.py"), "reveal: got nowhere.py: No such file"),
         (("--python", "FILE", "--function", "none"), "without none; wanted a function"),
         (("--python", "FILE", "--ranks", "1"), "got 1 rank, which adds nothing; wanted at least 2"),
         (("--python", "FILE", "--ranks", "257", "--dtype", "bfloat16"), "wanted 2 to 256, because"),

@@ -9,9 +9,18 @@ from refgf.oracle.spec.momentum.sgd import momentum_step
 from refgf.oracle.spec.ring import ANY, DIVIDES, FEW, Arrays, rounded_fold
 from refgf.oracle.spec.zero.step import owner_early, zero_slice
 
+
+def of_every_rank(p: int, rest: int) -> Callable:
+    def cases(random):
+        n = p * int(random.integers(3, 99)) + rest
+        return [(n, p, rank) for rank in range(p)]
+
+    return cases
+
+
 OWN_16 = Exercise("16.1", zero_slice, "own_slice")
-OWN_16.part(DIVIDES, 1, lambda random: [(12, 3, rank) for rank in range(3)])
-OWN_16.part(ANY, 1, lambda random: [(13, 4, rank) for rank in range(4)])
+OWN_16.part(DIVIDES, 1, of_every_rank(3, 0))
+OWN_16.part(ANY, 1, of_every_rank(4, 1))
 OWN_16.mistake("rank r owns slice r+1 (mod p) after the reduce-scatter, not slice r")(owner_early)
 
 
@@ -93,7 +102,8 @@ def steps(*sizes: tuple[int, int], moving: bool = True) -> Callable:
         for n, p in sizes:
             lengths = [stop - start for start, stop in (zero_slice(n, p, r) for r in range(p))]
             vs = [tenths(random, k) * np.float32(moving) for k in lengths]
-            found.append((tenths(random, n), vs, [tenths(random, n) for _ in range(p)], 0.5, 0.9))
+            gs, rates = [tenths(random, n) for _ in range(p)], random.integers(1, 10, 2) / 10
+            found.append((tenths(random, n), vs, gs, *map(float, rates)))
         return found
 
     return cases
@@ -154,7 +164,7 @@ def sends_of(stages: tuple[int, ...]) -> Callable:
 SENT_16 = Exercise("16.4", step_elements, relative=1e-12)
 SENT_16.part("all hold all, ZeRO-1, ZeRO-2", 1, sends_of((0, 1, 2)))
 SENT_16.part("ZeRO-3", 1, sends_of((3,)))
-SENT_16.part("one rank sends nothing", 1, lambda random: [(7, 1, stage) for stage in range(4)])
+SENT_16.part("one rank sends nothing", 1, lambda random: [(int(random.integers(9, 999)), 1, 3)])
 
 
 @SENT_16.mistake("ZeRO-1 sends no more than an allreduce, whose two halves it takes apart")
