@@ -128,7 +128,7 @@ def only_infinities(arrays):
     return not any(bool(np.isinf(x).any()) for x in arrays)
 
 
-@P5.mistake("the elements' sum is checked: it overflows where no element does")
+@P5.mistake("a sum, square or cast of the elements is checked: it overflows where none does")
 def sum_is_finite(arrays):
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite([x.sum() for x in arrays]).all())
