@@ -260,6 +260,40 @@ def test_a_switch_writes_the_memory_of_all_its_ranks():
     assert kind_of(top) != "right"
 
 
+def exchanged(kind, names):
+    """An allgather of two ranks: each copies its chunk, puts it, and does these ops."""
+    channel, o0 = {"channel_type": kind, "channel_ids": [0]}, {**I0, "type": "o"}
+    gpus = []
+    for rank in (0, 1):
+        there = {"buffer_id": 0, "index": rank, "size": 1}
+        own = {"name": "copy", "src_buff": [I0], "dst_buff": [{**o0, "index": rank}]}
+        put = {"name": "put", "src_buff": [I0], "dst_buff": [there], **channel}
+        ops = [{"name": name, **(channel if name != "nop" else {})} for name in names]
+        refs = [{"access_channel_type": kind, "remote_buffer_ids": [0]}]
+        block = {"id": 0, "ops": [own, put, *ops], "channels": [channel]}
+        gpu = {"id": rank, "input_chunks": 1, "output_chunks": 2, "scratch_chunks": 0}
+        gpu["channels"] = [{"channel_type": kind, "connected_to": [1 - rank]}]
+        gpu["remote_buffers"] = [{"rank": 1 - rank, "type": "o", "access_channel_types": [kind]}]
+        gpus.append(gpu | {"threadblocks": [block | {"remote_buffer_refs": refs}]})
+    top = {"name": "t", "collective": "allgather", "protocol": "Simple", "inplace": False}
+    return top | {"gpus": gpus}
+
+
+@pytest.mark.parametrize(
+    "kind, names, wanted",
+    [
+        ("memory", "nop signal wait", "right"),
+        ("memory", "signal wait", "race"),  # other threads' puts, which the signal overtakes
+        ("memory", "nop rlxsignal rlxwait", "race"),
+        ("memory", "", "race"),
+        ("port", "signal wait", "right"),  # a port is a queue
+        ("port", "flush", "race"),
+    ],
+)
+def test_a_rank_must_not_end_before_its_result_has_arrived(kind, names, wanted):
+    assert kind_of(exchanged(kind, names.split())) == wanted
+
+
 def test_a_switch_may_write_a_ranks_own_packets_again():
     """Each rank packs its chunk into scratch, and a switch stores these packets at every rank."""
     top = shared_by_two(())
