@@ -148,6 +148,8 @@ def _wrong_sequence(value: Any, inner: tuple[Any, ...]) -> str | None:
     if text or not listed:  # a NumPy scalar is an array of no dimension
         return "a sequence"
     kinds = inner[:1] if inner[1:] in ((), (...,)) else ()
+    if inner and not kinds and len(inner) != len(value):
+        return f"a sequence of {len(inner)}"
     for kind in kinds:
         for element in value[:MANY]:
             if wanted := wrong(element, kind):

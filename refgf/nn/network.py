@@ -30,8 +30,8 @@ class Network:
         self, num_classes: int, image_shape: Shape, width: float, workspace: Workspace | None = None
     ):
         got = f"got {num_classes} classes, images {image_shape}, width {width}"
-        positive = min(num_classes, *image_shape) > 0 and width > 0
-        self.require(positive, "", f"{got}; wanted all above 0; next: enlarge what is 0")
+        positive = min(num_classes, *image_shape) > 0 and 0 < width < np.inf
+        self.require(positive, "", f"{got}; wanted all above 0 and finite; next: correct it")
         self.num_classes, self.image_shape, self.width = num_classes, image_shape, width
         self.workspace = workspace or Workspace()
         self.dtype, self.xp = self.workspace.dtype, self.workspace.xp

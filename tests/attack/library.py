@@ -174,7 +174,8 @@ def value_of(kind: object) -> object:
     if origin is collections.abc.Callable:
         return len
     if origin in arguments.SEQUENCES or origin is collections.abc.Iterable:
-        return tuple(value_of(one) for one in inner[:1]) * 2
+        fixed = len(inner) > 1 and inner[1] is not ...
+        return tuple(map(value_of, inner)) if fixed else tuple(map(value_of, inner[:1])) * 2
     if inspect.isclass(origin) and origin.__module__.startswith("refgf."):
         return origin(**made_up(origin))
     return np.ones(4, np.float32)

@@ -94,6 +94,7 @@ def in_an_odd_path(rng: random.Random) -> tuple[str, Callable]:
         skipped = shutil.ignore_patterns("__pycache__", "results", "slides")
         for part in ("refgf", "lessons"):
             shutil.copytree(ROOT / part, here / part, ignore=skipped)
+        shutil.copy(ROOT / "LICENSE", here)  # course build packs it
         prefix = Path(sys.prefix)
         (here / ".venv").symlink_to(prefix)
         inside = {"python": here / ".venv/bin/python", "here": here}

@@ -59,10 +59,10 @@ class SharedSamples:
         locks.require(comm)
         ranks = _node_of(comm, nodes)
         require(
-            n >= 0 and min(shape, default=0) > 0 and limit_bytes >= 0,
+            0 <= n < 1 << 31 and min(shape, default=0) > 0 and limit_bytes >= 0,
             f"SharedSamples on rank {comm.Get_rank()}",
             f"n={n}, shape={shape}, limit_bytes={limit_bytes}",
-            "n and limit_bytes of 0 or more, and a shape (H, W, C) of numbers above 0",
+            "n below 2^31, limit_bytes of 0 or more, and a shape (H, W, C) of numbers above 0",
             "the shape of the data set's images",
         )
         table, sample_bytes = table_bytes(n), int(np.prod(shape))

@@ -23,14 +23,14 @@ class ResidualBlock(Layer):
 
     def __init__(self, name: str, main: list[Layer], shortcut: list[Layer], workspace: Workspace):
         require(bool(main), f"ResidualBlock {name}", "main=[]", "a layer or more", "[layer]")
-        inner = main + shortcut
+        inner = [*main, *shortcut]
         forward, backward = (sum(layer.operations[i] for layer in inner) for i in range(2))
         output_shape = main[-1].output_shape
         elements = math.prod(output_shape)
         operations = (forward + 2 * elements, backward + 2 * elements)
         super().__init__(name, main[0].input_shape, output_shape, workspace, operations)
-        self.main, self.shortcut = main, shortcut
-        self.backward_order = main[::-1] + shortcut[::-1]
+        self.main, self.shortcut = list(main), list(shortcut)
+        self.backward_order = self.main[::-1] + self.shortcut[::-1]
         self.tensors = [spec for layer in self.backward_order for spec in layer.tensors]
         self.relu = ReLU(f"{name}.relu", output_shape, workspace)
         shape = shortcut[-1].output_shape if shortcut else self.input_shape
