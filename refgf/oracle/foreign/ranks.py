@@ -62,10 +62,13 @@ def run(
     xs: list[np.ndarray],
     function: Callable[[Comm, np.ndarray], None],
     timeout_s: float = 20.0,
+    prints: bool = True,
 ) -> tuple[list[Comm], str | None]:
     """function(comm, x) on one thread per rank. -> (comms, what failed first or None)
 
     Where the two runs have different results, xs becomes the second's.
+    prints: the function may print, and the second run must not repeat it. Stdout is the process's,
+    so only one thread may run with it at a time.
     """
     stop_s = time.monotonic() + timeout_s
 
@@ -92,7 +95,7 @@ def run(
     comms, failure = once(xs, 0, "lowest")
     if failure and not failure.startswith(DEADLOCK):
         return comms, failure
-    with contextlib.redirect_stdout(io.StringIO()):  # the first run has printed it
+    with contextlib.redirect_stdout(io.StringIO()) if prints else contextlib.nullcontext():
         others, other = once(again, np.inf, "highest")
     if failure or other:
         return comms, f"{failure}; {BUFFERED}" if not other else failure or other

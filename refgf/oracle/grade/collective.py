@@ -60,7 +60,7 @@ def outcome(xs: list[np.ndarray], on_rank: Callable[[ranks.Comm, np.ndarray], An
             failures[comm.rank] = f"rank {comm.rank} {error}" if own else str(error)
             raise
 
-    comms, failure = ranks.run(xs, body, RUN_S)
+    comms, failure = ranks.run(xs, body, RUN_S, prints=False)
     result = returned.get(0)
     return Outcome(
         failures[min(failures)] if failures else failure or "",

@@ -130,8 +130,8 @@ def name_the_first(marks: list[Mark], source: bytes) -> None:
     lost = [mark for mark in marks if mark.points < mark.of]
     for mark in lost:
         callers = [m.name for m in lost if m is not mark and mark.name in uses.get(m.name, ())]
-        if callers:
-            part = next(part for part in mark.parts if part.sentence not in ("", NOT_JUDGED))
+        part = next(part for part in mark.parts if part.sentence not in ("", NOT_JUDGED))
+        if callers and not part.sentence.startswith("cannot be imported"):  # no function's fault
             part.sentence += f"; mend {mark.name} first, called by {' and '.join(callers)}"
             return
 

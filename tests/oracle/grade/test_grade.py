@@ -230,6 +230,18 @@ def longest(n, p):
     assert "mend" not in str(others)
 
 
+def test_files_that_are_marked_at_once_leave_stdout_alone(tmp_path, monkeypatch):
+    """A thread a file: two that redirect it leave it redirected, and the marks are not printed."""
+    monkeypatch.setattr(contextlib, "redirect_stdout", None)
+    marks = graded(tmp_path, "\ndef allreduce(comm, x):\n    pass\n")
+    assert "x is unchanged on rank 0" in marks["allreduce"].parts[0].sentence
+
+
+def test_no_function_is_to_be_mended_where_the_import_fails(tmp_path):
+    sentences = str(graded(tmp_path, "import absent\n"))
+    assert "No module named 'absent'" in sentences and "mend" not in sentences
+
+
 def test_messages_without_end(tmp_path, monkeypatch):
     monkeypatch.setattr(collective, "MESSAGES", 20)
     code = "\ndef allreduce(comm, x):\n    while True:\n        comm.Isend(x, 0)\n"
