@@ -20,6 +20,7 @@ module: `from refgf.oracle.definitions import ring_allreduce`. They stand in spe
     topk/           T        fine-grained sparsity
     cache/          K        shards, cache levels
     zero/           Z        each rank holds the optimiser's state of one slice
+    powersgd/       W        gradients of low rank, whose factors are summed
     network/        N        layers, by plain loops, AlexNet, ResNet-50
     rounding.py     N12-N13  how far rounding may move AlexNet's gradients
 """
@@ -158,6 +159,8 @@ from refgf.oracle.spec.network.resnet50 import (
     residual_layers,
     resnet50_step,
 )
+from refgf.oracle.spec.powersgd.factors import factor_elements, orthogonal, powersgd_traffic
+from refgf.oracle.spec.powersgd.steps import low_rank_sum, powersgd_run
 from refgf.oracle.spec.precision.master import scaled_run, working_copy
 from refgf.oracle.spec.precision.scale import all_finite, next_scale, scaled_allreduce
 from refgf.oracle.spec.precision.wire import (

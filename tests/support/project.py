@@ -21,6 +21,7 @@ WITH_RANKS = (
     "daso_run",
     "heat_run",
     "zero_run",
+    "powersgd_run",
     *own.own_peers.SUMS,
     *own.own_peers.RUNS,
 )

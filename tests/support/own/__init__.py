@@ -34,6 +34,7 @@ from refgf.training.sgd import MomentumSGD
 from tests.support.groups_of import groups_of
 from tests.support.own import daso as own_daso
 from tests.support.own import peers as own_peers
+from tests.support.own import powersgd as own_powersgd
 from tests.support.own import zero as own_zero
 from tests.support.own.cache import cache_levels, node_batches, node_shards  # noqa: F401
 from tests.support.own.daso import (  # noqa: F401
@@ -51,6 +52,11 @@ from tests.support.own.peers import (  # noqa: F401
     schedule_traffic,
     top_k,
     topk_traffic,
+)
+from tests.support.own.powersgd import (  # noqa: F401
+    factor_elements,
+    orthogonal,
+    powersgd_traffic,
 )
 from tests.support.own.prescribed import Prescribed, Spec
 from tests.support.own.times import *  # noqa: F403  ring_s, step_times, greedy_counts ... hitopk_s
@@ -248,6 +254,8 @@ def on_rank(comm, case, **settings):
         return own_daso.on_rank(comm, case)
     if case.function == "zero_run":
         return own_zero.on_rank(comm, case)
+    if case.function == "powersgd_run":
+        return own_powersgd.on_rank(comm, case)
     if case.function in ("lazy_allreduce", "merged_allreduce"):
         return lazily(comm, case)
     if case.function == "scaled_allreduce":

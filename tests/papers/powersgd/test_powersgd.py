@@ -1,0 +1,240 @@
+"""PowerSGD: the definition's numbers, what it sends, and what a compressor promises."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from refgf.comm.direct import direct_allreduce
+from refgf.comm.slices import slices
+from refgf.exchange.precision import LossScale
+from refgf.machine import threads
+from refgf.machine.checkpoint import Checkpoints
+from refgf.machine.digits import digits
+from refgf.machine.trace import TracedComm
+from refgf.nn.alexnet import AlexNet
+from refgf.oracle.definitions import powersgd_run, ring_traffic
+from refgf.papers.powersgd.low_rank import (
+    factor_elements,
+    kept_where_zero,
+    low_rank_sum,
+    orthogonal,
+)
+from refgf.papers.powersgd.powersgd import PowerSGD
+from refgf.training.data import batches
+from tests.support import stacks
+from tests.support.tiny import BATCH, SHAPES, N, Prescribed, samples
+
+TINY = [shape for _, shape, _ in SHAPES]
+
+
+def of(shapes=TINY, rank=2, **settings):
+    return partial(PowerSGD, shapes=shapes, rank=rank, **settings)
+
+
+def run(comm, steps, bad=None, rank=2, **parts):
+    """The bits of parameters and state after some steps; step `bad` has an infinity on rank 0."""
+    initial = np.random.default_rng(1).standard_normal(N).astype(np.float32)
+    settings = dict(allreduce=of(rank=rank), momentum=0.5) | parts
+    with stacks.new_flow(comm, Prescribed(initial=initial), **settings) as flow:
+        for step in steps:
+            g = samples(step)[slices(BATCH, comm.Get_size())[comm.Get_rank()]]
+            if step == bad and comm.Get_rank() == 0:
+                g = np.where(np.arange(N) == 7, np.inf, g)
+            flow.step(g, None, BATCH, rate=0.1)
+            assert flow.result.accepted == (step != bad)
+        flow.require_same_parameters()
+        state = flow.compressed.compressor.state.values()
+        return flow.model.parameters.flat.tobytes(), *(array.tobytes() for array in state)
+
+
+def on(size, steps, bad=None, **parts):
+    return threads.run(size, lambda comm: run(comm, steps, bad, **parts))
+
+
+@pytest.mark.parametrize("settings", [{}, {"feedback": False}, {"allreduce": direct_allreduce}])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("scale", [0.1, 1000.0])
+def test_sums_and_errors_are_those_of_the_definition(size, scale, settings):
+    """In float64, within 2^-32 of all gradients: rounding times the worst condition, 2^20."""
+    rng = np.random.default_rng(size)
+    g = scale * rng.standard_normal((4, size, N))
+
+    def body(comm):
+        made, rows = of(**settings)(comm), []
+        made.start(np.zeros(N))
+        q = made.state["q"].copy()
+        for step in g:
+            x = step[comm.Get_rank()].copy()
+            made.sum(x, slice(0, N))
+            made.end(True)
+            rows.append((x, made.state["error"].copy()))
+        return q, rows
+
+    found = threads.run(size, body)
+    feedback = settings.get("feedback", True)
+    wanted = powersgd_run(TINY, found[0][0], [list(step) for step in g], 2, feedback)
+    bound = 2.0**-32 * np.abs(g).sum()
+    for t, step in enumerate(wanted):
+        for rank, (_, rows) in enumerate(found):
+            assert np.abs(rows[t][0] - step["x"][rank]).max() <= bound
+            assert np.abs(rows[t][1] - step["kept"][rank]).max() <= bound
+            assert rows[t][0].tobytes() == found[0][1][t][0].tobytes()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_one_matrix_has_the_bits_of_the_naive_form(size):
+    m = np.random.default_rng(3).standard_normal((3, size, 9, 8)).astype(np.float32)
+
+    def body(comm):
+        made, sums = of([(3, 3, 8)])(comm), direct_allreduce(comm)
+        made = of([(3, 3, 8)], allreduce=direct_allreduce)(comm)
+        made.start(np.zeros(72, np.float32))
+        q, error = made.state["q"].reshape(8, 2).copy(), np.float32(0)
+        for step in m[:, comm.Get_rank()]:
+            x = step.reshape(-1).copy()
+            made.sum(x, slice(0, 72))
+            made.end(True)
+            total, q, error = low_rank_sum(step + error, q, sums)
+            assert x.tobytes() == total.tobytes()
+            assert made.state["error"].tobytes() == error.tobytes()
+            assert made.state["q"].tobytes() == q.tobytes()
+
+    threads.run(size, body)
+
+
+def test_a_sum_of_low_rank_is_found_and_a_fixed_one_sent_bit_by_bit():
+    """Rank 2 finds a matrix of rank 2 in one step; of a full one, the error is sent later."""
+    rng = np.random.default_rng(5)
+    low = rng.standard_normal((7, 2)) @ rng.standard_normal((2, 6))
+    q = rng.standard_normal((6, 2))
+    found, _, error = low_rank_sum(low, q, lambda x: None)
+    assert np.abs(found - low).max() < 1e-12 and np.abs(error).max() < 1e-12
+    full, sent, error = rng.standard_normal((7, 6)), 0, 0
+    for _ in range(40):
+        total, q, error = low_rank_sum(full + error, q, lambda x: None)
+        sent = sent + total
+    assert np.abs(sent + error - 40 * full).max() < 1e-10
+    assert np.abs(error).max() < 10 * np.abs(full).max()
+
+
+def test_columns_that_are_zero_or_depend_on_others():
+    a, b = np.float32([0.1, 0.3, 1000, 0]), np.float32([3, 0.1, 0, 1])
+    p = orthogonal(np.stack([0 * a, a, 3 * a, b, a + b], axis=1))
+    assert [bool(p[:, j].any()) for j in range(5)] == [False, True, False, True, False]
+    kept = p[:, [1, 3]]
+    assert np.abs(kept.T @ kept - np.eye(2)).max() < 1e-6
+    q = np.float32([[1, 2], [3, 4]])
+    assert kept_where_zero(np.float32([[0, 5], [0, 0]]), q).tolist() == [[1, 5], [3, 0]]
+    # gradients of zeros, then others: what begins at 0 comes back
+    zero, q, _ = low_rank_sum(np.zeros((4, 2), np.float32), q[:, :1], lambda x: None)
+    assert not zero.any() and q.any()
+
+
+def test_which_tensors_are_compressed():
+    assert factor_elements((5, 4), 2) == (10, 8)  # 18 of 20
+    assert factor_elements((4, 4), 2) == (16, 0)  # 16 would be no fewer
+    assert factor_elements((3, 3, 8, 16), 4) == (288, 64)
+    assert [factor_elements(s, 1) for s in ((), (9,), (0,), (0, 5))] == [
+        (1, 0),
+        (9, 0),
+        (0, 0),
+        (0, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    "parts", [{}, {"theta_bytes": 40}, {"theta_bytes": 0, "overlap": True}, {"overlap": True}]
+)
+@pytest.mark.parametrize("rank", [1, 2])
+def test_an_infinity_leaves_no_trace(parts, rank):
+    """Skipped with an infinity, then as if that step had not been; with theta and with overlap."""
+    with np.errstate(all="ignore"):
+        skipped = on(3, [0, 1, 2, 3, 4], 2, rank=rank, **parts)
+    assert skipped == on(3, [0, 1, 3, 4], rank=rank, **parts)
+
+
+def test_every_rank_sees_an_infinity_of_one():
+    def body(comm, place):
+        made = of()(comm)
+        made.start(np.zeros(N, np.float32))
+        x = np.ones(N, np.float32)
+        if comm.Get_rank() == 1:
+            x[place] = np.inf
+        with np.errstate(all="ignore"):
+            made.sum(x, slice(0, N))
+        return bool(np.isfinite(x).all())
+
+    assert not any(any(threads.run(3, body, place)) for place in range(N))
+
+
+def test_overlap_changes_no_bit():
+    eager = on(3, range(4), theta_bytes=0)
+    assert on(3, range(4), theta_bytes=0, overlap=True) == eager
+
+
+def test_the_loss_scale_does_not_reach_the_error():
+    scaled = threads.run(2, lambda comm: run(comm, range(5), loss_scale=LossScale(2.0, True, 1)))
+    assert scaled == on(2, range(5))
+
+
+@pytest.mark.parametrize("parts", [{}, {"theta_bytes": 40, "overlap": True}])
+def test_resumed_is_uninterrupted(tmp_path, parts):
+    def body(comm, saves):
+        settings = dict(allreduce=of(), momentum=0.5) | parts
+        with stacks.new_flow(comm, Prescribed(), **settings) as flow:
+            checkpoints = Checkpoints(tmp_path, flow, lambda text: None)
+            first = 0 if saves else checkpoints.resume()["at"]
+            for step in range(first, 6):
+                if saves and step == 3:
+                    checkpoints.save({"at": 3})
+                flow.step(samples(step)[comm.Get_rank() :: comm.Get_size()], None, BATCH, rate=0.1)
+            state = flow.compressed.compressor.state
+            return flow.model.parameters.flat.tobytes(), state["error"].tobytes()
+
+    assert threads.run(2, body, True) == threads.run(2, body, False)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_bytes_and_messages(size, rank):
+    first, second = np.sum([factor_elements(shape, rank) for shape in TINY], axis=0)
+
+    def body(comm):
+        traced = TracedComm(comm)
+        with stacks.new_flow(traced, Prescribed(), allreduce=of(rank=rank)) as flow:
+            traced.reset()
+            flow.step(samples(0)[:1], None, 1, rate=0.1)
+            return traced.messages, traced.bytes
+
+    traffic = [[ring_traffic(int(k), size, r) for k in (first, second)] for r in range(size)]
+    wanted = [tuple(np.sum(calls, axis=0) * (1, 4)) for calls in traffic]
+    assert threads.run(size, body) == wanted
+
+
+def test_it_learns_digits():
+    """Two epochs of a small AlexNet at rank 2: the loss falls to less than half."""
+
+    def body(comm):
+        train, _ = digits(67, channels=1)
+        network = AlexNet(10, 67, width=1 / 16, dropout=0.0, channels=1)
+        shapes, losses = [spec.shape for spec in network.tensors], []
+        with stacks.new_flow(comm, network, allreduce=of(shapes), theta_bytes=20_000) as flow:
+            for epoch in range(2):
+                for shard in batches(train, 64, epoch, 1, comm.Get_rank(), comm.Get_size()):
+                    losses.append(flow.step(*shard, rate=0.01))
+        return losses
+
+    losses = np.sum(threads.run(2, body), axis=0)
+    assert losses[-3:].mean() < 0.5 * losses[:3].mean(), losses
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="PowerSGD on rank 0: got wire float16"):
+        on(1, [0], wire=np.float16)
+    with pytest.raises(ValueError, match="PowerSGD on rank 0: got rank=0"):
+        on(1, [0], rank=0)
+    with pytest.raises(ValueError, match="got shapes of 6 elements; wanted the pool's 81"):
+        on(1, [0], allreduce=of([(2, 3)]))
+    with pytest.raises(ValueError, match="got csc and the compressor PowerSGD"):
+        on(1, [0], density=10)
