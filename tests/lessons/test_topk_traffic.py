@@ -31,6 +31,14 @@ def test_formulas_of_all_rows():
     assert (dense, pairs) == (2 * 3 / 4 * 4 * ELEMENTS, 3 * 8 * 200) and chunks < dense / 4
 
 
+@pytest.mark.parametrize("percent", [0.1, 1.0, 30.0])
+def test_pairs_over_the_dense_ring(percent):
+    for p in (2, 3, 5, 7, 1000):
+        pairs, dense = (p - 1) * 8 * percent / 100, 2 * (p - 1) / p * 4
+        assert float(traffic.share_of_dense(p, percent)) == pytest.approx(pairs / dense)
+    assert float(traffic.share_of_dense(1, percent)) == pytest.approx(percent / 100)
+
+
 def test_other_bytes_than_the_formulas_are_refused():
     row = {"name": "top-k", "percent": 1.0, "between": 10, "formula": 10}
     traffic.require_bytes(row)

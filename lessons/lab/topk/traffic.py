@@ -56,9 +56,11 @@ def csc_payload_bytes(n: int, percent: float) -> float:
 
 
 def share_of_dense(p: int, percent: float) -> Fraction:
-    """Bytes of top-k on p ranks over those of the dense ring, both by the formula: p d / 100."""
-    pairs = (p - 1) * PAIR_BYTES * Fraction(str(percent)) / 100  # bytes per gradient
-    return pairs / (2 * Fraction(p - 1, p) * 4)
+    """Bytes of top-k on p ranks over those of the dense ring, both by the formula: p d / 100.
+
+    A gradient costs (p - 1) pairs d percent of the time, or 2 (p - 1) / p float32. p = 1: d / 100.
+    """
+    return Fraction(p * PAIR_BYTES, 2 * 4) * Fraction(str(percent)) / 100
 
 
 def first_above_dense(percent: float) -> int:

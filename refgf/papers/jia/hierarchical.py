@@ -54,6 +54,7 @@ hierarchies end with different bits, because they add in different orders.
 
 from collections.abc import Callable, Sequence
 
+from refgf.arguments import checked
 from refgf.comm import ring, tree
 from refgf.comm.compose import on_ranks, receive, reversed_schedule, send
 from refgf.comm.schedule import Algorithm, Schedule
@@ -63,6 +64,7 @@ from refgf.papers.jia import doubling
 Nodes = Sequence[Sequence[int]]
 
 
+@checked
 def consecutive_nodes(size: int, ranks_per_node: int) -> list[list[int]]:
     """Ranks 0, 1, ... in nodes of `ranks_per_node`; the last node may have fewer.
 

@@ -41,6 +41,7 @@ from refgf.device import Array, array_module
 from refgf.nn.workspace import cut
 
 SHARES = ("slices", "layers")
+FLOATS = ("float32", "float64")
 BLOCK_ELEMENTS = 131_072  # float64 copies of a block stay in the cache
 
 
@@ -125,11 +126,15 @@ class LARS:
             "trust=0.001",
         )
         edges = [0, *itertools.accumulate(math.prod(spec.shape) for spec in specs)]
-        if parameters.shape != (edges[-1],) or parameters.dtype.name not in ("float32", "float64"):
-            raise ValueError(
-                f"LARS: got parameters {parameters.shape} {parameters.dtype}; wanted "
-                f"({edges[-1]},) as in specs, float32 or float64; next: use float32 master weights"
-            )
+        writable = not isinstance(parameters, numpy.ndarray) or parameters.flags.writeable
+        right = parameters.shape == (edges[-1],) and parameters.dtype.name in FLOATS
+        require(
+            right and writable,
+            "LARS",
+            f"{'' if writable else 'read-only '}parameters {parameters.shape} {parameters.dtype}",
+            f"a writable array of shape ({edges[-1]},) as in specs, float32 or float64",
+            "use float32 master weights",
+        )
         self.parameters, self.norms = parameters, norms
         self.velocity = array_module(parameters).zeros_like(parameters)
         self.trust, self.momentum = float(trust), float(momentum)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from refgf.arguments import checked
+from refgf.arguments import checked, require
 from refgf.nn.conv import Convolution, Filters
 from refgf.nn.layers import FullyConnected, Layer, ReLU
 from refgf.nn.network import Network
@@ -29,6 +29,7 @@ from refgf.papers.resnet50.residual import Border, GlobalAveragePool, ResidualBl
 BLOCKS = [3, 4, 6, 3]
 STEM_CHANNELS = 64
 EXPANSION = 4
+WIDEST = 10**6  # a layer wider than NumPy can count has no array to be refused by
 
 
 @checked
@@ -48,6 +49,7 @@ class ResNet50(Network):
         workspace: Workspace | None = None,
         convolution: Callable[..., Convolution] = Convolution,
     ):
+        require(width <= WIDEST, "ResNet50", f"width={width}", f"at most {WIDEST}", "width=1.0")
         super().__init__(num_classes, (image_size, image_size, channels), width, workspace)
         self.convolution = convolution
         stem = Filters(self.scaled(STEM_CHANNELS), 7, stride=2, padding=3)

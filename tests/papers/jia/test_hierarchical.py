@@ -95,6 +95,8 @@ def test_blocks():
     assert consecutive_nodes(4, 9) == [[0, 1, 2, 3]]
     with pytest.raises(ValueError, match="consecutive_nodes: got 4 ranks in nodes of 0"):
         consecutive_nodes(4, 0)
+    with pytest.raises(ValueError, match="got ranks_per_node=1.5; wanted a whole number"):
+        consecutive_nodes(4, 1.5)
 
 
 def test_unequal_nodes_are_refused_where_the_algorithm_needs_equal_ones():

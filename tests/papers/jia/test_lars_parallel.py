@@ -225,10 +225,13 @@ def test_bad_shares(wrong):
 
 @pytest.mark.parametrize(
     "parameters",
-    [np.zeros(N, np.float16), np.zeros(N - 1, np.float32), np.zeros((N, 1), np.float32)],
+    [
+        *(np.zeros(N, np.float16), np.zeros(N - 1, np.float32), np.zeros((N, 1), np.float32)),
+        np.broadcast_to(np.float32(1), (N,)),
+    ],
 )
 def test_bad_parameters(parameters):
-    with pytest.raises(ValueError, match="LARS: got parameters .*use float32 master weights"):
+    with pytest.raises(ValueError, match="LARS: got .*parameters .*use float32 master weights"):
         LARS(SPECS, parameters)
 
 

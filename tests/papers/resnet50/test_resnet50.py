@@ -206,3 +206,6 @@ def test_nonsense_is_refused():
     for options in ({"num_classes": 0}, {"image_size": 0}, {"width": 0.0}, {"channels": 0}):
         with pytest.raises(ValueError, match="ResNet50: got .* wanted all above 0"):
             ResNet50(**{"num_classes": 3, **options})
+    for width in (2**63, 1e300):
+        with pytest.raises(ValueError, match="ResNet50: got width=.*; wanted at most 1000000"):
+            ResNet50(3, width=width)
