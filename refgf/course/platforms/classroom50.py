@@ -14,7 +14,8 @@ INSTALL_NUMPY = """try:
 except ImportError:
     import subprocess
 
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "numpy>=2"], check=True)
+    pip = [sys.executable, "-P", "-m", "pip"]  # -P: not the student's pip.py
+    subprocess.run([*pip, "install", "--quiet", "numpy>=2"], check=True)
 """
 
 

@@ -4,23 +4,16 @@ https://gradescope-autograders.readthedocs.io/en/latest/specs/
 """
 
 from refgf.course.lesson import LessonFiles
-from refgf.course.platforms.scripts import launcher, setup
+from refgf.course.platforms.scripts import launcher, run, setup
 
 AUTOGRADER = "refgf.course.autograder.gradescope"
 ZIP = "autograder.zip"
-
-RUN = """#!/usr/bin/env bash
-root=${AUTOGRADER_ROOT:-/autograder}
-python=$root/venv/bin/python
-[ -x "$python" ] || python=python3
-exec "$python" -I "$root/source/grade.py" "$root"
-"""
 
 
 def files(lesson: LessonFiles) -> dict[str, str]:
     return {
         "setup.sh": setup('import numpy; assert numpy.__version__ >= "2"', '"numpy>=2"'),
-        "run_autograder": RUN,
+        "run_autograder": run("grade.py"),
         "grade.py": launcher(AUTOGRADER),
     }
 

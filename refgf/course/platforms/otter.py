@@ -11,7 +11,7 @@ import json
 from pprint import pformat
 
 from refgf.course.lesson import LessonFiles
-from refgf.course.platforms.scripts import setup
+from refgf.course.platforms.scripts import run, setup
 from refgf.oracle.grade.marking import parts
 
 AUTOGRADER = "refgf.course.autograder.otter"
@@ -20,13 +20,17 @@ BUNDLE = "tests/autograder/"  # the only folders that `otter grade` copies are f
 
 LIBRARIES = '"otter-grader[grading]>=7,<8" "numpy>=2"'
 
-RUN = """#!/usr/bin/env bash
-exec /autograder/venv/bin/python /autograder/source/run_otter.py
-"""
+RUN_OTTER = f"""import sys
+from pathlib import Path
 
-RUN_OTTER = """from otter.run.run_autograder import main
+from otter.run.run_autograder import main
 
-main("/autograder")
+root = Path(sys.argv[1])
+sys.path.insert(0, str(root / "source" / "{BUNDLE[:-1]}"))
+from {AUTOGRADER} import leave_only_the_file  # noqa: E402
+
+leave_only_the_file(root / "submission")
+main(str(root))
 """
 
 # Otter runs it in the submission's folder, and the tests after it in the same process.
@@ -74,7 +78,7 @@ def files(lesson: LessonFiles) -> dict[str, str]:
         "otter_config.json": json.dumps(config, indent=1) + "\n",
         "setup.sh": setup("import otter.run, numpy", LIBRARIES, system=False),
         "environment.yml": "# setup.sh installs everything\n",
-        "run_autograder": RUN,
+        "run_autograder": run("run_otter.py"),
         "run_otter.py": RUN_OTTER,
         "files/marks.ipynb": json.dumps(NOTEBOOK) + "\n",
     }
@@ -104,6 +108,9 @@ def install(lesson: LessonFiles) -> str:
 
       pip install {LIBRARIES}
       otter run -a autograder/{ZIP} {lesson.number}.py
+
+  The file must have this name. Otter imports from its folder: `pandas.py` would run where marks are
+  made. In containers and on Gradescope the zip leaves only the student's file, under this name.
 
 - In containers, a folder of submissions:
 

@@ -12,6 +12,13 @@ from {module} import main  # noqa: E402
 sys.exit(main())
 '''
 
+RUN = """#!/usr/bin/env bash
+root=${{AUTOGRADER_ROOT:-/autograder}}
+python=$root/venv/bin/python
+[ -x "$python" ] || python=python3
+exec "$python" -I "$root/source/{script}" "$root"
+"""
+
 # Python 3.11 is a package of Ubuntu 22.04; later ones have a newer python3.
 SETUP = """#!/usr/bin/env bash
 # Makes {root}/venv with Python 3.11 or newer and what the marks import.
@@ -34,6 +41,11 @@ fi
 def launcher(module: str, prepare: str = "") -> str:
     """A script that puts its own folder first on the path and runs main() of a module."""
     return LAUNCHER.format(module=module, prepare=prepare)
+
+
+def run(script: str) -> str:
+    """run_autograder: starts a script of the archive. Its argument is the folder of submission/."""
+    return RUN.format(script=script)
 
 
 def setup(imports: str, libraries: str, system: bool = True) -> str:
