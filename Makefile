@@ -64,7 +64,7 @@ export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
 export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 
-.PHONY: demo test test-long test-oldest attack mutation peers gpu-check gpu-pack figures reading spec site site-serve slides clean setup .venv-openmpi .venv-cuda
+.PHONY: demo test test-long test-oldest attack mutation peers gpu-check gpu-pack figures reading spec site site-serve slides clean setup .venv-openmpi .venv-cuda .venv-platforms
 .DEFAULT_GOAL := demo
 
 # $(call environment,FOLDER): a virtual environment whose pip works; one that Ctrl-C left half made is repaired
@@ -168,6 +168,14 @@ test-oldest: .venv-oldest/.ready
 	$(@D)/bin/python $(INSTALL) '.[cuda]'
 	@touch $@
 
+.venv-platforms: .venv-platforms/.ready
+
+.venv-platforms/.ready: pyproject.toml  # graders of teaching platforms, one a plugin of pytest; packages bring their own refgf
+	@$(call environment,$(@D))
+	$(@D)/bin/python $(INSTALL) --no-compile '.[platforms]'
+	$(@D)/bin/python -m pip uninstall --quiet --yes refgf
+	@touch $@
+
 gpu-pack: setup
 	exec $(PY) tests/gpu/pack.py $(ARGS)
 
@@ -220,5 +228,5 @@ spec: setup  # write the rows of refgf/oracle/SPEC.md again, from the docstrings
 	exec $(PY) -m refgf.oracle.spec.page
 
 clean:
-	rm -rf $(VENV) .venv .venv-openmpi .venv-site .venv-oldest .venv-cuda results build site *.egg-info
+	rm -rf $(VENV) .venv .venv-openmpi .venv-site .venv-oldest .venv-cuda .venv-platforms results build site *.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +

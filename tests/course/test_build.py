@@ -66,6 +66,22 @@ for file in sorted(Path("tests").glob("*.py")):
 (root / "results.json").write_text(json.dumps({"tests": found}))
 """
 
+# The grader's own program runs in test_platforms.py: here the file that it collects is loaded.
+PRAIRIELEARN = """
+import json, runpy, shutil, sys
+from pathlib import Path
+root = Path(sys.argv[1])
+shutil.copytree(root / "source" / "tests", root / "test_student")
+shutil.copytree(root / "submission", root / "test_student" / "student")
+(root / "test_student" / "test_student.py").rename(root / "test_student.py")
+space = runpy.run_path(str(root / "test_student.py"))
+tests = []
+for exercise, part, _, of in space["PARTS"]:
+    found = space["sentence"](space["FOLDER"] / "student", exercise, part)
+    tests.append({"score": of * (found == "right"), "max_score": of})
+(root / "results.json").write_text(json.dumps({"tests": tests}))
+"""
+
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
@@ -96,10 +112,10 @@ def marked(platform, folder, place, student):
     elif platform == "plain":
         arguments = [submission, "--output", place / "marks"]
         result = place / "marks" / "marks.csv"
-    elif platform == "otter":
-        script, result = place / "otter.py", place / "results.json"
-        script.write_text(OTTER)
-    if platform != "otter":
+    elif platform in ("otter", "prairielearn"):
+        script, result = place / f"{platform}.py", place / "results.json"
+        script.write_text(OTTER if platform == "otter" else PRAIRIELEARN)
+    if platform not in ("otter", "prairielearn"):
         paths = [str(source)]
     environment = {"PATH": os.defpath, "PYTHONPATH": str(source), **IDENTITY}
     ended = subprocess.run(

@@ -6,10 +6,11 @@ bundle; ZIP, the name of the archive or "" for a folder; and `install`, Markdown
 
 from types import ModuleType
 
-from refgf.course.platforms import classroom50, gradescope, otter, plain
+from refgf.course.platforms import classroom50, gradescope, otter, plain, prairielearn
 
 PLATFORMS: dict[str, ModuleType] = {
     "gradescope": gradescope,
+    "prairielearn": prairielearn,
     "otter": otter,
     "plain": plain,
     "classroom50": classroom50,
