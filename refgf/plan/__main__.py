@@ -29,6 +29,7 @@ from refgf.plan import (
     nodes,
     platforms,
     profile,
+    published,
     replay,
     report,
     score,
@@ -107,7 +108,8 @@ def parser() -> argparse.ArgumentParser:
     )
     add = scoring.add_argument
     add("--predictor", metavar="COMMAND", help="another predictor (default: plan itself)")
-    add("--rows", action="store_true", help="print each row, too")
+    printed = "print each row, too; with files: predict the rows of these, and none of refgf's"
+    add("--rows", nargs="*", metavar="FILE", help=printed)
     add("--json", action="store_true", help="print JSON, with all rows")
     add("--figure", metavar="FILE", help="draw predicted and measured steps (matplotlib)")
     return found
@@ -230,10 +232,12 @@ def asked_of(given: argparse.Namespace, step: StepTimes, network: fabric.Fabric)
 
 
 def scored(given: argparse.Namespace) -> None:
-    found = score.answer(given.predictor)
+    own = tuple(row for path in given.rows or () for row in published.rows_of(path))
+    found = score.answer(given.predictor, own)
     if given.figure:
         figure.draw_score(found, given.figure)
-    print(json.dumps(found, indent=1) if given.json else score.text(found, given.rows))
+    every = given.rows is not None
+    print(json.dumps(found, indent=1) if given.json else score.text(found, every))
 
 
 def measure(given: argparse.Namespace) -> None:

@@ -55,6 +55,11 @@ def beyond(name: str, data: dict, asked: Question) -> tuple[str, ...]:
     gbit, (least, most), told = 1 / link.beta_s_per_byte / GBIT, data["gbit"], []
     if asked.size > data["ranks"]:
         told.append(f"{asked.size} ranks are more than any row (at most {data['ranks']})")
+    if asked.step.elements > data["elements"]:
+        told.append(
+            f"{asked.step.elements:,} gradients are more than any row's (at most "
+            f"{data['elements']:,})"
+        )
     if not least <= ALIKE * gbit <= ALIKE**2 * most:
         told.append(f"a link of {gbit:.4g} Gbit/s is outside the rows ({least:g} to {most:g})")
     more = f"that calibrate {name}. What is not modelled may be larger than its range."
@@ -100,7 +105,9 @@ def from_rows(given: Iterable[ScalingRow]) -> dict[str, dict]:
         mine = [row for row in used if row.fabric == fabric]
         gbit = [rate_of(row) for row in mine]
         most = max(row.ranks for row in mine)
-        found[fabric] |= {"rows": len(mine), "ranks": most, "gbit": [min(gbit), max(gbit)]}
+        elements = max(row.workload().parameters for row in mine)
+        found[fabric] |= {"rows": len(mine), "ranks": most, "elements": elements}
+        found[fabric] |= {"gbit": [min(gbit), max(gbit)]}
     return found
 
 
@@ -134,7 +141,10 @@ def written(found: dict[str, dict]) -> str:
         lines += ["", f'["{fabric}"]']
         plain = {key: value for key, value in data.items() if key != "tcp"}
         low, high = plain.pop("gbit")
-        lines += [f"{key} = {value:.4g}" for key, value in plain.items()]
+        lines += [
+            f"{key} = {value if isinstance(value, int) else f'{value:.4g}'}"
+            for key, value in plain.items()
+        ]
         lines += [f"gbit = [{low:.4g}, {high:.4g}]"]
         if "tcp" in data:
             lines += ["[Ethernet.tcp]  # Gbit/s"]

@@ -11,6 +11,7 @@ from typing import Any
 WIDTH = 80  # characters of the title that fit on a line
 
 
+TITLES = {"held_out": "held out", "calibrates": "calibrates plan", "own": "rows of --rows"}
 COLOURS = {"one box": "tab:blue", "Ethernet": "tab:red", "RDMA": "tab:green"}
 
 
@@ -57,10 +58,12 @@ def draw(found: dict[str, Any], path: str) -> None:
 def draw_score(found: dict[str, Any], path: str) -> None:
     """Each row's predicted interval over its measured step, both as factors of the measured one."""
     pyplot = plotting(path)
-    figure, both = pyplot.subplots(2, 1, figsize=(8, 7), layout="constrained", sharey=True)
-    titles = {True: "held out", False: "calibrates plan"}
-    for axes, (held_out, title) in zip(both, titles.items()):
-        rows = [row for row in found["rows"] if row["held_out"] == held_out]
+    titles = {name: TITLES[name] for name in found["halves"]}
+    shape = {"nrows": len(titles), "figsize": (8, 3.5 * len(titles)), "squeeze": False}
+    figure, grid = pyplot.subplots(**shape, layout="constrained", sharey=True)
+    both = grid[:, 0]
+    for axes, (half, title) in zip(both, titles.items()):
+        rows = [row for row in found["rows"] if row["half"] == half]
         rows.sort(
             key=lambda row: (list(COLOURS).index(row["fabric"]), row["step_s"] / row["measured_s"])
         )

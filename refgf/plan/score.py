@@ -3,6 +3,10 @@
 Each row of refgf/plan/published is predicted from its inputs. Printed first is the half of the rows
 that calibrates nothing. A row is inside if the measured step lies in the predicted interval. One
 factor for every step, which knows no network and no link, stands below it: what a model must beat.
+Steps of FSDP (published/sharded) are predicted from the step on fewer GPUs, and have a table of
+their own: what stands below it knows that step only, and says that nothing is lost.
+`--rows FILE` predicts rows of your own (pydoc refgf.plan.published has the form). What lies outside
+the rows that calibrate (more devices, another link, a larger network) is said with each row.
 
 Another predictor is a command: it reads one JSON object from standard input and writes one to
 standard output. Times are in seconds; the interval may be left out, and then no row is inside.
@@ -20,11 +24,13 @@ import json
 import shlex
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from math import isfinite
 from statistics import median
+from textwrap import wrap
 from typing import Any
 
-from refgf.plan import scored
+from refgf.plan import scored, scored_fsdp
 from refgf.plan.calibration import calibrated, quantile
 from refgf.plan.published import FABRICS, ScalingRow, rows
 
@@ -38,10 +44,11 @@ NEXT = "next: refgf predict score --help describes the form"
 class Scored:
     """A row and its prediction, in seconds a step."""
 
-    row: ScalingRow
+    row: ScalingRow | scored_fsdp.ShardedRow
     step_s: float
     low_s: float
     high_s: float
+    warnings: tuple[str, ...] = ()
 
     @property
     def error(self) -> float:
@@ -56,14 +63,26 @@ class Scored:
 def by_plan(given: tuple[ScalingRow, ...]) -> list[Scored]:
     found = []
     for row in given:
-        step = scored.predicted(row, calibrated(scored.question_of(row), row.fabric))
-        found.append(Scored(row, step.step_s, step.low_s, step.high_s))
+        asked = calibrated(scored.question_of(row), row.fabric)
+        step = scored.predicted(row, asked)
+        warnings = tuple(note for note in asked.unmodelled.notes if note.startswith("WARNING"))
+        found.append(Scored(row, step.step_s, step.low_s, step.high_s, warnings))
     return found
 
 
-def by_one_factor(given: tuple[ScalingRow, ...]) -> list[Scored]:
+@cache
+def of_fsdp() -> dict[str, dict[str, Any]]:
+    """Summaries of the steps of FSDP: all, by GPU, and of a predictor that says nothing is lost."""
+    found = [Scored(row, *scored_fsdp.predicted(row)) for row in scored_fsdp.rows()]
+    same = [Scored(each.row, *[each.row.base_s] * 3) for each in found]
+    by = {gpu: [each for each in found if each.row.gpu == gpu] for gpu in ("A100", "H100")}
+    named = {"all": found, **by, "(nothing is lost)": same}
+    return {name: summary(each) for name, each in named.items()}
+
+
+def by_one_factor(given: tuple[ScalingRow, ...], known: tuple[ScalingRow, ...]) -> list[Scored]:
     """Step of one device times the median of the rows that calibrate; their 1st and 9th of ten."""
-    factors = [row.step_s / row.compute_s for row in given if not row.held_out]
+    factors = [row.step_s / row.compute_s for row in known if not row.held_out]
     low, middle, high = (quantile(factors, share) for share in (0.1, 0.5, 0.9))
     return [Scored(row, *(f * row.compute_s for f in (middle, low, high))) for row in given]
 
@@ -170,32 +189,43 @@ def groups(found: list[Scored]) -> dict[str, list[Scored]]:
     return {name: each for name, each in made.items() if each}
 
 
-def answer(command: str | None = None) -> dict[str, Any]:
-    """What `--json` prints: both halves, each with its groups, and all rows."""
-    given = rows()
+def answer(command: str | None = None, own: tuple[ScalingRow, ...] = ()) -> dict[str, Any]:
+    """What `--json` prints: both halves, or own rows, each with its groups, and all rows."""
+    given = own or rows()
     found = by_plan(given) if command is None else by_command(command, given)
     halves = {
         "held_out": [each for each in found if each.row.held_out],
         "calibrates": [each for each in found if not each.row.held_out],
     }
+    halves = {"own": found} if own else halves
+    judged = next(iter(halves.values()))
     return {
         "refgf_score": 1,
         "predictor": "plan" if command is None else command,
         "sources": len({row.source for row in given}),
-        "one_factor": summary([each for each in by_one_factor(given) if each.row.held_out]),
+        "one_factor": summary(by_one_factor(tuple(each.row for each in judged), rows())),
+        "fsdp": of_fsdp() if command is None and not own else {},
         "halves": {
             half: {name: summary(each) for name, each in groups(of_half).items()}
             for half, of_half in halves.items()
         },
         "rows": [
-            {"name": each.row.name, "held_out": each.row.held_out, "fabric": each.row.fabric}
+            {
+                "half": half,
+                "name": each.row.name,
+                "held_out": each.row.held_out,
+                "fabric": each.row.fabric,
+            }
             | {"kind": each.row.kind, "measured_s": each.row.step_s, "step_s": each.step_s}
             | {"low_s": each.low_s, "high_s": each.high_s, "source": each.row.address}
-            for each in found
+            | {"warnings": list(each.warnings)}
+            for half, of_half in halves.items()
+            for each in of_half
         ],
     }
 
 
+TITLES = {"held_out": "Held out", "calibrates": "The half that calibrates plan"}
 HEAD = (
     f"{'':<22} rows   inside   error, median  largest   too slow  too fast   width   < {NARROW} x"
 )
@@ -203,19 +233,25 @@ HEAD = (
 
 def text(found: dict[str, Any], every: bool = False) -> str:
     """The half that was not used comes first."""
-    total = sum(half["all"]["rows"] for half in found["halves"].values())
-    lines = [
-        f"{found['predictor']}: {total} published steps of {found['sources']} sources "
-        "(refgf/plan/published).",
-        "Half of the families (a source's network on one kind of node), chosen by a hash of their",
-        "names, calibrate nothing: held out.",
-    ]
-    titles = {"held_out": "Held out", "calibrates": "The half that calibrates plan"}
-    for half, title in titles.items():
-        lines += ["", title, HEAD]
-        lines += [line(name, row) for name, row in found["halves"][half].items()]
-        if half == "held_out":
+    halves = found["halves"]
+    total = sum(half["all"]["rows"] for half in halves.values())
+    lines = [f"{found['predictor']}: {total} steps of {found['sources']} sources."]
+    if "own" not in halves:
+        lines = [
+            f"{found['predictor']}: {total} published steps of {found['sources']} sources "
+            "(refgf/plan/published).",
+            "Half of the families (a source's network on one kind of node), chosen by a hash of "
+            "their",
+            "names, calibrate nothing: held out.",
+        ]
+    for half in halves:
+        lines += ["", TITLES.get(half, "Rows of --rows"), HEAD]
+        lines += [line(name, row) for name, row in halves[half].items()]
+        if half != "calibrates":
             lines += [line("(one factor for all)", found["one_factor"])]
+    if found["fsdp"]:
+        lines += ["", "Steps of FSDP, from the step on fewer GPUs: they calibrate nothing", HEAD]
+        lines += [line(name, row) for name, row in found["fsdp"].items()]
     lines += ["", "error: of the step, predicted / measured - 1. width: high / low, median."]
     if every:
         lines += ["", *map(row_line, sorted(found["rows"], key=lambda row: row["name"]))]
@@ -246,6 +282,17 @@ def sentence(found: dict[str, Any]) -> str:
     )
 
 
+def sentence_of_fsdp(found: dict[str, Any]) -> str:
+    row, h100, same = (found["fsdp"][name] for name in ("all", "H100", "(nothing is lost)"))
+    return (
+        f"On {row['rows']} published steps of FSDP ({h100['rows']} on H100; 16 to 512 GPUs), "
+        f"predicted from the step on fewer GPUs, {row['inside']} lie inside the interval, "
+        f"{row['width']:.1f} times wide; the error is {100 * row['error']:.1f} % (median). That of "
+        f"a predictor that says that nothing is lost is {100 * same['error']:.1f} %: what more "
+        "GPUs lose is not in the formulas, but in the interval."
+    )
+
+
 def line(name: str, row: dict[str, Any]) -> str:
     share = 100 * row["inside"] / row["rows"]
     return (
@@ -256,11 +303,14 @@ def line(name: str, row: dict[str, Any]) -> str:
 
 
 def row_line(row: dict[str, Any]) -> str:
-    """Two lines: the name, and the times."""
+    """The name, the times, and what lies outside the rows that calibrate."""
     inside = row["low_s"] <= row["measured_s"] <= row["high_s"]
     ms = {key: f"{1e3 * row[key]:.4g}" for key in ("measured_s", "step_s", "low_s", "high_s")}
-    return (
-        f"{'held out' if row['held_out'] else 'calibrates':<10}  {row['name']}\n"
+    lines = [
+        f"{row['half'].replace('_', ' '):<10}  {row['name']}",
         f"            measured {ms['measured_s']} ms, predicted {ms['step_s']}, {ms['low_s']} to "
-        f"{ms['high_s']}: {'inside' if inside else 'OUTSIDE'}"
-    )
+        f"{ms['high_s']}: {'inside' if inside else 'OUTSIDE'}",
+    ]
+    for said in row["warnings"]:
+        lines += wrap(said, 88, initial_indent=" " * 12, subsequent_indent=" " * 12)
+    return "\n".join(lines)

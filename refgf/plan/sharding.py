@@ -36,6 +36,7 @@ BUCKET = DDP_DEFAULT_MIB * MIB
 WIRES = {"float32": 4, "bfloat16": 2}
 FORWARD = 1 / 3  # of the time until the last gradient (chosen: 1 of 3 products)
 ADAM = 8  # bytes a parameter
+MOST_MB = 99_999e6  # bytes that five digits of MB hold
 GATHER, REDUCE = "allgather", "reduce-scatter"
 
 
@@ -265,10 +266,13 @@ def answer(question: Question, given: Sharded) -> dict[str, Any]:
 
 
 def text(found: dict[str, Any]) -> str:
+    held = [row["memory_bytes"].values() for row in found["strategies"].values() if row]
+    unit, scale, digits = ("MB", 1e-6, 0) if max(map(max, held)) < MOST_MB else ("GB", 1e-9, 1)
     lines = [
         f"Sharded: {found['units']} units (--units), {found['accumulate']} micro-batches a step "
         f"(--accumulate), H = {found['inner_steps']} (--inner-steps)",
-        f"{'':<13}float32 sent, ms           bfloat16 sent, ms           MB a rank       buffers",
+        f"{'':<13}float32 sent, ms           bfloat16 sent, ms           {unit} a rank       "
+        "buffers",
         f"{'':<16}step  lowest .. highest     step  lowest .. highest weights grads  Adam  "
         "f32  bf16",
     ]
@@ -277,8 +281,8 @@ def text(found: dict[str, Any]) -> str:
             lines.append(f"{name:<12} needs more than one rank a node and more than one node")
             continue
         cells = [times(row[wire]) for wire in WIRES]
-        held = "".join(f"{1e-6 * nbytes:6.0f}" for nbytes in row["memory_bytes"].values())
-        lines.append(f"{name:<12} {cells[0]} {cells[1]}{held}")
+        held = [f"{scale * nbytes:6.{digits}f}" for nbytes in row["memory_bytes"].values()]
+        lines.append(f"{name:<12} {cells[0]} {cells[1]}{''.join(held)}")
     lines += [
         "Predicted, with the same links and ranges. Weights, gradients and Adam's states are "
         "float32;",

@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from refgf.plan import __main__ as command
-from refgf.plan import calibration, fabric, published, score, scored, step_times
+from refgf.plan import (
+    calibration,
+    decoders,
+    fabric,
+    published,
+    score,
+    scored,
+    scored_fsdp,
+    step_times,
+)
 from refgf.plan.nccl import LL, LL128, RING, SIMPLE, TREE, Nccl
 from refgf.plan.published import ETHERNET, RDMA, rows
 from refgf.plan.question import Question
@@ -38,6 +47,7 @@ def test_the_page_says_what_the_score_is():
     root, found = Path(__file__).parents[2], score.answer()
     assert score.sentence(found) in (root / "docs" / "predict.md").read_text()
     assert score.short(found) in (root / "README.md").read_text()
+    assert score.sentence_of_fsdp(found) in (root / "docs" / "predict.md").read_text()
 
 
 def test_counts_of_a_summary():
@@ -124,6 +134,111 @@ def test_what_is_not_modelled_is_named_and_more_ranks_are_said():
         link = fabric.with_between(asked.fabric, "14us", f"{gbit}gbit", "test")
         found = calibration.calibrated(Question(asked.step, link, size, 8)).unmodelled.notes[1:]
         assert [said in note for note in found] == [True] * bool(said)
+    large = replace(asked.step, ready=((0.1, 7_000_000_000),))
+    found = calibration.calibrated(replace(asked, step=large)).unmodelled.notes[1:]
+    assert len(found) == 1 and "7,000,000,000 gradients are more than any row's" in found[0]
+
+
+OWN = """network = "ResNet-50"
+batch = 64
+single = 500
+per_node = 8
+node = "dgx-a100"
+[[series]]
+name = "near"
+between = "200gbit"
+fabric = "RDMA"
+rates = { 16 = 7200 }
+[[series]]
+name = "far"
+between = "25gbit"
+fabric = "Ethernet"
+efficiencies = { 8 = 0.97, 8192 = 0.4 }
+"""
+
+
+def test_rows_of_ones_own_say_what_lies_outside_the_calibration(capsys, monkeypatch, tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text(OWN)
+    monkeypatch.setattr(sys, "argv", ["refgf predict", "score", "--rows", str(file)])
+    assert command.main() == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "plan: 3 steps of 1 sources" in told and "held out" not in told
+    assert told.count("WARNING") == 1 and "8192 ranks are more than any row (at most 128)" in told
+    found = score.answer(own=published.rows_of(str(file)))["halves"]["own"]
+    assert found["all"]["rows"] == 3 and set(found) >= {"one box", "RDMA", "Ethernet"}
+
+
+@pytest.mark.parametrize(
+    "old, new, got",
+    [
+        ('"ResNet-50"', '"ResNet-5"', "network 'ResNet-5'"),
+        ('"dgx-a100"', '"dgx"', "node 'dgx'"),
+        ('"RDMA"', '"rdma"', "fabric 'rdma'"),
+        ("batch = 64", "", "batch"),
+        ("batch = 64", "batch = 0", "(4, 1, 0)"),
+        ("0.97", "0", "T(1) / T(p) = 0"),
+        ("7200", "-1", "T(1) / T(p) = -0.0001"),
+        ("16 = 7200", "12 = 7200", "12 devices, 8 a node"),
+        ("25gbit", "25 apples", "25 apples"),
+        ('"far"', '"near"\nwire = 3', "wire"),
+        ("8 = 0.97", "0 = 0.97", "far, 0 devices"),
+        (OWN[OWN.index("[[") :], "", "series"),
+        (OWN, "x", "TOMLDecodeError"),
+    ],
+)
+def test_a_row_that_is_wrong_is_refused(tmp_path, old, new, got):
+    file = tmp_path / "own.toml"
+    assert old in OWN
+    file.write_text(OWN.replace(old, new))
+    with pytest.raises(ValueError, match="next: pydoc refgf.plan.published") as told:
+        published.rows_of(str(file))
+    assert got in str(told.value)
+
+
+# ---- FSDP ----
+
+
+@pytest.mark.parametrize(
+    "name, layers, width, parameters",
+    [
+        ("MPT-125M", 12, 768, 125_311_488),  # as MosaicML's table says
+        ("MPT-7B", 32, 4096, 6_658_859_008),
+        ("MPT-70B", 80, 8192, 64_862_437_376),
+    ],
+)
+def test_a_decoder_has_the_published_number_of_parameters(name, layers, width, parameters):
+    """A block: 12 width^2 in matrices, 9 width in biases, 4 in two norms."""
+    block, rest = 12 * width**2 + 13 * width, (50_368 + 2048 + 2) * width
+    assert decoders.NETWORKS[name]().parameters == layers * block + rest == parameters
+    assert decoders.NETWORKS["Llama-2-7B"]().parameters == 6_738_415_616
+    assert decoders.NETWORKS["Llama-3-8B"]().parameters == 8_030_261_248
+
+
+def test_a_token_takes_two_flops_a_parameter_and_its_attention():
+    """Forward of a block in Llama: 2 (4 width^2 + 3 width hidden), and 4 tokens width."""
+    work, width, tokens = decoders.NETWORKS["Llama-2-7B"](), 4096, 4096
+    block = 2 * (4 * width**2 + 3 * width * 11_008) + 4 * tokens * width
+    wanted = 32 * block + 2 * 32_000 * width
+    assert work.forward_flops / tokens == pytest.approx(wanted, rel=1e-3)
+    assert work.backward_flops == pytest.approx(2 * work.forward_flops, rel=1e-3)
+
+
+def test_plan_is_right_on_the_gpus_from_which_it_predicts():
+    for row in scored_fsdp.rows()[::9]:
+        alike = replace(row, ranks=row.base, step_s=row.base_s)
+        assert scored_fsdp.predicted(alike)[0] == pytest.approx(row.base_s, rel=1e-5)
+
+
+def test_steps_of_fsdp_are_as_the_tables_say():
+    """MPT-7B on H100: 6 sequences of 2048 tokens, 9,670 tokens/s a GPU on 512."""
+    named = {row.name: row for row in scored_fsdp.rows()}
+    row = named["MPT-7B, H100, 512 GPUs from 8"]
+    assert row.step_s == pytest.approx(12_288 / 9670) and row.base_s < row.step_s
+    assert all(row.ranks > row.base and row.ranks % row.per_node == 0 for row in named.values())
+    assert len(named) >= 30 and {row.gpu for row in named.values()} == {"A100", "H100"}
+    found = score.of_fsdp()
+    assert found["all"]["inside"] >= 0.9 * len(named) and found["all"]["error"] < 0.08
 
 
 # ---- NCCL ----
@@ -181,11 +296,14 @@ def test_one_factor_knows_no_row_that_is_held_out():
     given = published.rows()
     held = [row for row in given if row.held_out]
     others = tuple(row for row in given if not row.held_out)
-    factor = score.by_one_factor(given)[0].step_s / given[0].compute_s
+    factor = score.by_one_factor(given, given)[0].step_s / given[0].compute_s
     slow = [replace(row, efficiency=row.efficiency / 2) for row in held]
-    assert score.by_one_factor((*slow, *others))[-1].step_s == factor * others[-1].compute_s
+    slowed = (*slow, *others)
+    found = score.by_one_factor(slowed, slowed)[-1].step_s
+    assert found == factor * others[-1].compute_s
     slow = [replace(row, efficiency=row.efficiency / 2) for row in others]
-    assert score.by_one_factor((*held, *slow))[0].step_s > 1.9 * factor * held[0].compute_s
+    found = score.by_one_factor(held, (*held, *slow))[0].step_s
+    assert found > 1.9 * factor * held[0].compute_s
 
 
 PACED = ["--model", "alexnet", "--batch", "64", "--rate", "390"]

@@ -105,6 +105,14 @@ def test_intervals_hold_their_step_and_nccl_s_halves_are_a_ring_s():
         Sharded(units=0)
 
 
+def test_the_memory_of_a_large_network_has_room():
+    """Adam's states and DiLoCo's parameters of Llama-2-7B take 107.8 GB: no two numbers touch."""
+    step = StepTimes("llama", "this test", ((0.5, 1), (1.0, 6_738_415_615)))
+    found = sharding.answer(replace(ASKED, step=step), Sharded())
+    row = next(each for each in sharding.text(found).splitlines() if each.startswith("DiLoCo"))
+    assert row.split()[-5:] == ["27.0", "27.0", "107.8", "27.0", "27.0"]
+
+
 @needs_simgrid
 @pytest.mark.parametrize("size", [3, 4])
 def test_simgrid_takes_as_long_for_the_calls_of_a_step(size):

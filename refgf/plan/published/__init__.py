@@ -10,6 +10,8 @@
         rates, efficiencies       {devices: samples/s of all, or T(1) / T(p)}: what was measured
     table, method                 of refgf/papers/scaling/tables, where the numbers stand
 
+A file of your own (`refgf predict score --rows FILE`) needs the series, and their inputs.
+
 Numbers were read in stored copies of these texts; none is from memory. Half of the families, chosen
 by a hash of their names, calibrate nothing (`held_out`). A family is a network on one kind of node
 in one source: its numbers of devices, precisions and memories share what no input explains.
@@ -20,20 +22,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from refgf.machine.units import parse_rate
 from refgf.papers.scaling import tables
 from refgf.papers.scaling.benchmark_rows import GPUS
 from refgf.papers.scaling.shapes import Workload
 from refgf.papers.scaling.transformer import bert_large
 from refgf.papers.scaling.workloads import WORKLOADS, resnet
+from refgf.plan import decoders, nodes
 
 FOLDER = Path(__file__).parent
 ONE_BOX, ETHERNET, RDMA = FABRICS = ("one box", "Ethernet", "RDMA")
 NETWORKS = WORKLOADS | {
     "ResNet-101": partial(resnet, (3, 4, 23, 3)),
     "BERT-Base": partial(bert_large, layers=12, features=768),
+    **decoders.NETWORKS,
 }
 CONNECTIONS = {  # as the tables spell them: (rate of a node's link, fabric)
     "10GbE with TCP/IP": ("10gbit", ETHERNET),
@@ -110,7 +116,8 @@ def rows() -> tuple[ScalingRow, ...]:
 def read(path: Path) -> Iterator[ScalingRow]:
     """The rows of one file."""
     data = tomllib.loads(path.read_text())
-    source = {key: data[key] for key in ("publisher", "address", "date")} | {"source": data["name"]}
+    source = {key: data.get(key, "") for key in ("publisher", "address", "date")}
+    source |= {"source": data.get("name", path.stem)}
     above = {key: value for key, value in data.items() if key not in ("series", "why", *INFORMED)}
     each = series_of_table(data) if "table" in data else data["series"]
     for one in each:
@@ -122,9 +129,42 @@ def read(path: Path) -> Iterator[ScalingRow]:
         for ranks, share in (measured | {int(p): share for p, share in shares.items()}).items():
             fabric = given.get("fabric") if ranks > given["per_node"] else ONE_BOX
             between = given.get("between") if ranks > given["per_node"] else None
-            used = {key: why for key, why in data["why"].items() if key in given}
+            used = {key: why for key, why in data.get("why", {}).items() if key in given}
             changed = {"fabric": fabric, "between": between, "efficiency": share, "ranks": ranks}
             yield ScalingRow(**source | {"assumed": used} | given | changed)
+
+
+def rows_of(path: str) -> tuple[ScalingRow, ...]:
+    """The rows of someone's own file. ValueError says what is wrong in it."""
+    try:
+        found = tuple(read(Path(path)))
+        for row in found:
+            parse_rate(row.between or "1gbit")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        refuse(path, f"{type(error).__name__}: {error}", "series with all inputs and rates")
+    for row in found:
+        for name, known in (("network", NETWORKS), ("node", nodes.described())):
+            if getattr(row, name) not in known:
+                refuse(path, f"{name} {getattr(row, name)!r}", f"one of {', '.join(known)}")
+        if row.fabric not in FABRICS or (row.fabric == ONE_BOX) != (row.between is None):
+            got = f"{row.name} with fabric {row.fabric!r}, between {row.between!r}"
+            refuse(path, got, "Ethernet or RDMA, and a rate as 100gbit")
+        if row.wire not in (2, 4) or row.accumulate < 1 or row.batch < 1:
+            got = f"{row.name} with wire, accumulate, batch = {row.wire, row.accumulate, row.batch}"
+            refuse(path, got, "2 or 4 bytes a gradient, and at least 1 of the others")
+        if row.ranks > row.per_node and row.ranks % row.per_node:
+            refuse(path, f"{row.ranks} devices, {row.per_node} a node", "full nodes")
+        if row.ranks < 2 or not 0 < row.efficiency < inf or not 0 < row.single < inf:
+            got = f"{row.name} with T(1) / T(p) = {row.efficiency:.4g} of {row.single:.4g} a second"
+            refuse(path, got, "2 devices or more, and rates above 0")
+    if not found or len({row.name for row in found}) < len(found):
+        refuse(path, f"{len(found)} rows", "rows, each with a name of its own")
+    return found
+
+
+def refuse(path: str, got: str, wanted: str) -> NoReturn:
+    form = "pydoc refgf.plan.published has the form"
+    raise ValueError(f"score --rows {path}: got {got}; wanted {wanted}; next: {form}")
 
 
 INFORMED = ("name", "publisher", "address", "date", "measured", "table", "method")
