@@ -28,7 +28,7 @@ from refgf.comm.topology import nodes
 from refgf.engine import staging
 
 CPU, GPU = "cpu", "gpu"
-CPU_ONLY = ("00",)  # lessons whose arrays are not worth a GPU
+CPU_ONLY = ("00", "17")  # lessons whose arrays are not worth a GPU, or of NumPy alone
 WANTED = "wanted CuPy and a GPU that it sees"
 NEXT = "next: python -m refgf.doctor --gpu, or --device cpu"
 

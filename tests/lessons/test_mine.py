@@ -35,6 +35,7 @@ MISTAKES = {  # a planted mistake: (what is replaced, by what, the function that
     "14": ("return share if share <= 1 else None", "return share", "share_needed"),
     "15": ("2 * (p - 1) * (alpha + 4", "(p - 1) * (alpha + 4", "step"),
     "16": ("v = momentum * velocity + total", "v = total", "sharded_step"),
+    "17": ("p = orthogonal(sum(m @ q for m in ms))", "p = sum(m @ q for m in ms)", "low_rank_sum"),
 }
 TIMING = {"median_s": 0.1, "low_s": 0.1, "high_s": 0.1}
 BARS = "+ ring", "+ mixed precision", "+ overlap", "+ lazy allreduce", "+ CSC"

@@ -58,7 +58,7 @@ def test_pages_are_small(site):
         assert file.stat().st_size < LARGEST_DATA, file
 
 
-@pytest.mark.parametrize("number", [f"{i:02}" for i in range(17)])
+@pytest.mark.parametrize("number", [f"{i:02}" for i in range(18)])
 def test_a_lesson_has_all_its_parts(site, number):
     html = (site[0] / "lessons" / number / "index.html").read_text()
     found = (ROOT / "figures").glob(f"{number}_*.json")

@@ -35,6 +35,7 @@ import refgf.oracle.spec.overlap
 import refgf.oracle.spec.overlap_changes
 import refgf.oracle.spec.plain_sums
 import refgf.oracle.spec.powersgd.factors
+import refgf.oracle.spec.powersgd.lesson_17
 import refgf.oracle.spec.powersgd.steps
 import refgf.oracle.spec.precision.changes
 import refgf.oracle.spec.precision.half_sum

@@ -24,8 +24,11 @@ def low_rank_sum(ms: Arrays, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, Arr
     p = orthogonal(np.sum([m @ q for m in ms], axis=0))
     own = [m.T @ p for m in ms]
     total = np.sum(own, axis=0)
-    after = np.where((total == 0).all(axis=0), q, total)
-    return p @ total.T, after, [m - p @ mine.T for m, mine in zip(ms, own)]
+    return p @ total.T, next_q(total, q), [m - p @ mine.T for m, mine in zip(ms, own)]
+
+
+def next_q(total: np.ndarray, q: np.ndarray) -> np.ndarray:
+    return np.where((total == 0).all(axis=0), q, total)
 
 
 def powersgd_run(
@@ -109,7 +112,7 @@ def orthogonal_too_early(ms, q):
     p = np.sum([orthogonal(m @ q) for m in ms], axis=0)
     own = [m.T @ p for m in ms]
     total = np.sum(own, axis=0)
-    return p @ total.T, total, [m - p @ mine.T for m, mine in zip(ms, own)]
+    return p @ total.T, next_q(total, q), [m - p @ mine.T for m, mine in zip(ms, own)]
 
 
 @W3.mistake("the error is lost")
@@ -129,7 +132,7 @@ def not_orthogonal(ms, q):
     p = np.sum([m @ q for m in ms], axis=0)
     own = [m.T @ p for m in ms]
     total = np.sum(own, axis=0)
-    return p @ total.T, total, [m - p @ mine.T for m, mine in zip(ms, own)]
+    return p @ total.T, next_q(total, q), [m - p @ mine.T for m, mine in zip(ms, own)]
 
 
 @W3.mistake("divided by p")

@@ -1,0 +1,70 @@
+"""Lesson 17: what is learned with each exchange. Real training; nothing is timed.
+
+Differences in accuracy are paired: the same fold and the same seed.
+"""
+
+import copy
+import itertools
+
+import numpy as np
+
+import kit
+from kit import claims, flow, images, trials
+from lab.low_rank.methods import CSC, CSC_PERCENT, DENSE, TRAINED, exchange_of, predicted_bytes
+from refgf import ops
+
+ENOUGH = 10  # runs
+FOLDS = range(5)
+
+
+def measure(run: kit.Run, train, held_out, vote) -> dict:
+    """{"methods": {name: accuracies in percent}, "differences": from dense in points, "bytes"}."""
+    quiet = copy.copy(run)
+    quiet.comm = ops.background(run.native)  # ranks that wait leave their core to others
+    epochs = run.options.epochs or run.quick(1, 3, 12)
+    seeds, folds = run.quick([1], [1, 2], [1, 2, 3, 4]), run.quick([None], FOLDS)
+    names, pairs = run.quick(TRAINED[:2], TRAINED), len(seeds) * len(folds)
+    run.section(f"Accuracy after {epochs} epochs, {pairs} runs of each (a small network)")
+    runs: dict = {name: [] for name in names}
+    for number in folds:
+        parts = images.fold(run, train, held_out, number)
+        for seed, (name, rows) in itertools.product(seeds, runs.items()):
+            with stack_of(quiet, name, parts[0], seed, vote) as stack:
+                rows.append(flow.learn(quiet, stack, *parts, epochs, seed=seed, only_last=True))
+    shapes, n = tensors(run, train)
+    sent = {name: predicted_bytes(name, shapes, n, max(2, run.size)) for name in names}
+    result: dict = {"epochs": epochs, "bytes": sent, "methods": {}, "differences": {}}
+    for name, rows in runs.items():
+        result["methods"][name] = [100 * (epoch[-1]["accuracy"] or 0) for epoch in rows]
+        if pairs >= ENOUGH:
+            found = {"dense": DENSE, "fed": name.partition(", no error")[0]}
+            for key, other in found.items():
+                points = trials.difference(rows, runs[other])
+                result["differences"].setdefault(key, {})[name] = claims.interval(*points)
+    report(run, result, runs)
+    return result
+
+
+def stack_of(run: kit.Run, name: str, data, seed: int, vote):
+    """One call for the whole pool; momentum after the sum, but for CSC, which has its own."""
+    if name == CSC:
+        return flow.new(run, data, seed, csc=flow.csc(run, data, CSC_PERCENT))
+    return flow.new(run, data, seed, allreduce=exchange_of(name, *tensors(run, data), vote))
+
+
+def tensors(run: kit.Run, data) -> tuple[list, int]:
+    """(shapes of the gradients in the order of the pool, elements)."""
+    pool = images.model(run, data).gradients
+    return [tuple(spec.shape) for spec in pool.specs], pool.flat.size
+
+
+def report(run: kit.Run, result: dict, runs: dict) -> None:
+    cells = []
+    for name, accuracies in result["methods"].items():
+        enough = name != DENSE and result["differences"]
+        minus = trials.interval(runs[name], runs[DENSE]) if enough else ""
+        share = result["bytes"][name] / result["bytes"][DENSE]
+        cells.append([name, f"{100 * share:.3g} %", f"{np.mean(accuracies):.1f} %", minus])
+    run.table(["exchange", "bytes, of dense", "mean accuracy", "minus dense, paired"], cells)
+    if not result["differences"]:
+        run.say(f"fewer than {ENOUGH} runs: too few to compare")

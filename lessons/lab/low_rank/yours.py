@@ -1,0 +1,81 @@
+"""Lesson 17 with --mine: your sum of low rank in a training; your elements, columns and bytes."""
+
+import numpy as np
+
+import kit
+from kit import gathered, images
+from kit.mine import Yours
+from lab.low_rank.learning import tensors
+
+SHAPES = (9,), (9, 8), (3, 3, 8, 16), (128, 10)
+KINDS = "floats", "votes", "signs", "pairs"
+ELEMENTS = 8000
+
+
+def measure(run: kit.Run, found: dict) -> list[dict]:
+    mine, series, p = run.mine, [], max(2, run.size)
+    if "factor_elements" in mine:
+        both = (
+            [sum(count(shape, 1)) for shape in SHAPES] for count in mine.pair("factor_elements")
+        )
+        at = "shape", [" x ".join(map(str, shape)) for shape in SHAPES]
+        series.append(mine.series("factor_elements", "Elements sent, rank 1", at, *both))
+    if "orthogonal" in mine:
+        drawn = np.random.default_rng(0).standard_normal((20, 4))
+        both = (
+            [float(np.abs(found[:, i] @ found[:, j])) for i, j in ((0, 0), (1, 1), (0, 1), (2, 3))]
+            for found in (make(drawn.copy()) for make in mine.pair("orthogonal"))
+        )
+        at = "columns", ["0, 0", "1, 1", "0, 1", "2, 3"]
+        series.append(mine.series("orthogonal", "Product of two columns", at, *both))
+    if "sent_bytes" in mine:
+        both = ([sent(kind, ELEMENTS, p) for kind in KINDS] for sent in mine.pair("sent_bytes"))
+        title = f"Bytes that a rank sends of {ELEMENTS:,}"
+        series.append(mine.series("sent_bytes", title, ("kind", KINDS), *both, unit="bytes"))
+    return [*series, training(run)] if "low_rank_sum" in mine else series
+
+
+def training(run: kit.Run) -> dict:
+    """Losses of a training whose sums are those of `low_rank_sum`, rank 1."""
+    train, _ = images.load(run)
+    shapes, _ = tensors(run, train)
+    steps = run.quick(6, 30)
+    made = [
+        gathered.losses(run, train, LowRankSums(run, total, shapes), steps)
+        for total in run.mine.pair("low_rank_sum")
+    ]
+    at = "step", range(1, 1 + steps)
+    return run.mine.series("low_rank_sum", "Loss, PowerSGD of rank 1", at, *made)
+
+
+class LowRankSums:
+    """sums(gradients of all ranks, rank) with error feedback and warm start."""
+
+    def __init__(self, run: kit.Run, total, shapes: list) -> None:
+        self.total, self.shapes, self.elements = total, shapes, run.mine.ours("factor_elements")
+        rng = np.random.default_rng(0)
+        self.qs = [rng.standard_normal((s[-1], 1)).astype(np.float32) for s in shapes]
+        self.errors: list[list] = [[0.0] * run.size for _ in shapes]
+
+    def __call__(self, gradients: list[np.ndarray], rank: int) -> np.ndarray:
+        sums, start = sum(gradients), 0
+        for i, shape in enumerate(self.shapes):
+            part = slice(start, start + int(np.prod(shape)))
+            start = part.stop
+            if self.elements(shape, 1)[1]:
+                given = [g[part].reshape(-1, shape[-1]) for g in gradients]
+                ms = [m + error for m, error in zip(given, self.errors[i])]
+                sums_of_part, self.qs[i], self.errors[i] = self.total(ms, self.qs[i])
+                sums[part] = np.reshape(sums_of_part, -1)
+        return sums
+
+
+YOURS = Yours(
+    {
+        "factor_elements": "elements that are sent",
+        "orthogonal": "its columns",
+        "low_rank_sum": "the sums of a training",
+        "sent_bytes": "bytes",
+    },
+    measure,
+)

@@ -1,0 +1,160 @@
+"""Lesson 17: which elements are sent, orthogonal columns, a sum of low rank, bytes as p grows."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from refgf.oracle.spec.exercise import Exercise, tenths
+from refgf.oracle.spec.powersgd.factors import factor_elements, no_smaller, orthogonal
+from refgf.oracle.spec.powersgd.steps import low_rank_sum, not_orthogonal, orthogonal_too_early
+from refgf.oracle.spec.ring import Arrays
+
+
+def some_shapes(*lengths: int) -> Callable:
+    def cases(random):
+        shapes = [tuple(map(int, random.integers(2, 9, count))) for count in lengths * 6]
+        return [(shape, int(random.integers(1, 4))) for shape in shapes] + [((4, 4), 2)]
+
+    return cases
+
+
+ELEMENTS_17 = Exercise("17.1", factor_elements)
+ELEMENTS_17.part("matrices and vectors", 1, some_shapes(1, 2))
+ELEMENTS_17.part("more dimensions", 1, some_shapes(3, 4))
+ELEMENTS_17.mistake("factors that are not smaller are not sent: r (rows + columns) < rows columns")(
+    no_smaller
+)
+
+
+# ---- orthogonal columns ----
+
+
+def columns(r: int, *dependent: int) -> Callable:
+    """Matrices of r columns; the dependent ones are three times the first."""
+
+    def cases(random):
+        found = []
+        for rows in (r + 1, r + 4):
+            p = tenths(random, rows, r, dtype=np.float64) + np.eye(rows, r)
+            p[:, list(dependent)] = 3 * p[:, :1]
+            found.append((p,))
+        return found
+
+    return cases
+
+
+ORTHOGONAL_17 = Exercise("17.2", orthogonal, relative=1e-9)
+ORTHOGONAL_17.part("one column", 1, columns(1))
+ORTHOGONAL_17.part("two columns", 1, columns(2))
+ORTHOGONAL_17.part(
+    "three or four columns", 1, lambda random: columns(3)(random) + columns(4)(random)
+)
+ORTHOGONAL_17.part("a column that depends on those before it is 0", 1, columns(3, 1))
+
+
+@ORTHOGONAL_17.mistake("a column loses its projections on all columns before it, not on one")
+def last_alone(p):
+    found: list[np.ndarray] = []
+    for column in p.T.astype(np.float64):
+        if found:
+            column = column - (found[-1] @ column) * found[-1]
+        length = np.sqrt(column @ column)
+        found.append(column / length if length > 1e-9 else 0 * column)
+    return np.stack(found, axis=1)
+
+
+@ORTHOGONAL_17.mistake("each column is divided by its length, but others are not taken out of it")
+def lengths_17(p):
+    return p / np.sqrt((p * p).sum(axis=0))
+
+
+@ORTHOGONAL_17.mistake("what is left of a dependent column is noise: set it to 0")
+def noise_17(p):
+    found = orthogonal(p)
+    found[0, ~found.any(axis=0)] = 1.0
+    return found
+
+
+# ---- the sum ----
+
+
+def matrices(p: int, r: int, zeros: bool = False) -> Callable:
+    def cases(random):
+        found = []
+        for rows, count in ((5, 4), (4, 7)):
+            q = tenths(random, count, r, dtype=np.float64) + np.eye(count, r)
+            ms = [tenths(random, rows, count, dtype=np.float64) for _ in range(p)]
+            found.append(([m * (not zeros) for m in ms], q))
+        return found
+
+    return cases
+
+
+SUM_17 = Exercise("17.3", low_rank_sum, relative=1e-6)
+SUM_17.part("one rank, r = 1", 1, matrices(1, 1))
+SUM_17.part("several ranks, r = 1", 2, matrices(3, 1))
+SUM_17.part("r = 2", 1, lambda random: matrices(2, 2)(random) + matrices(5, 2)(random))
+SUM_17.part("gradients of zeros: q stays", 1, matrices(2, 1, zeros=True))
+SUM_17.mistake("P is made orthogonal after the sum over ranks, not before")(orthogonal_too_early)
+SUM_17.mistake("P is made orthogonal before it meets M again")(not_orthogonal)
+
+
+@SUM_17.mistake("you divide by p: losses are divided by the global batch already, so sums do")
+def mean_17(ms, q):
+    total, after, errors = low_rank_sum(ms, q)
+    return total / len(ms), after, errors
+
+
+@SUM_17.mistake("a rank's error is what its own product leaves, m - P (m^T P)^T")
+def error_of_sum(ms, q):
+    total, after, _ = low_rank_sum(ms, q)
+    return total, after, [m - total for m in ms]
+
+
+@SUM_17.mistake("a column of q that becomes 0 stays as it was, or that direction is lost for ever")
+def zero_q(ms: Arrays, q):
+    total, after, errors = low_rank_sum(ms, q)
+    return total, after * any(m.any() for m in ms), errors
+
+
+# ---- bytes ----
+
+BYTES = {"floats": (4, True), "votes": (2, True), "signs": (1 / 8, False), "pairs": (8, False)}
+
+
+def sent_bytes(what: str, k: int, p: int) -> float:
+    """Bytes that one of p ranks sends: k floats or votes are summed, k signs or pairs gathered."""
+    each, summed = BYTES[what]
+    return (2 * (p - 1) / p if summed else p - 1) * each * k
+
+
+def of_kinds(*kinds: str) -> Callable:
+    def cases(random):
+        ps = (2, 8, int(random.integers(9, 300)))
+        return [(kind, 8 * p * int(random.integers(1, 99)), p) for p in ps for kind in kinds]
+
+    return cases
+
+
+SENT_17 = Exercise("17.4", sent_bytes, relative=1e-12)
+SENT_17.part("floats", 1, of_kinds("floats"))
+SENT_17.part("pairs", 1, of_kinds("pairs"))
+SENT_17.part("signs and votes", 2, of_kinds("signs", "votes"))
+SENT_17.part(
+    "one rank sends nothing", 1, lambda random: [("pairs", int(random.integers(9, 99)), 1)]
+)
+
+
+@SENT_17.mistake("pairs and signs differ from rank to rank: they are gathered, not summed")
+def all_summed(what, k, p):
+    return 2 * (p - 1) / p * BYTES[what][0] * k
+
+
+@SENT_17.mistake("a pair has a value and an index, 4 bytes each")
+def values_alone(what, k, p):
+    return sent_bytes(what, k, p) / (2 if what == "pairs" else 1)
+
+
+@SENT_17.mistake("a sign is one bit, a vote a 16-bit counter")
+def bytes_for_bits(what, k, p):
+    return sent_bytes(what, k, p) * {"signs": 8, "votes": 0.5}.get(what, 1)

@@ -1,0 +1,78 @@
+"""Lesson 17's idea, its vote and its oracle against definitions."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from docs.tools import gains
+from lab.low_rank import oracle, sent
+from refgf.machine import threads
+from refgf.machine.trace import TracedComm
+from refgf.oracle import definitions
+from refgf.papers.powersgd.powersgd import PowerSGD
+
+LESSON = gains.module_of(gains.ROOT / "lessons" / "17_low_rank.py")
+SHAPES = [(9, 8), (5,), (40, 30)]
+N = sum(int(np.prod(shape)) for shape in SHAPES)
+
+
+@pytest.mark.parametrize("r", [1, 2, 3])
+@pytest.mark.parametrize("p", [1, 2, 3, 7])
+def test_a_sum_is_as_defined(p, r):
+    random = np.random.default_rng([p, r])
+    q, errors = random.standard_normal((8, r)), np.zeros((p, 9, 8))
+    for scale in (0.1, 0.0, 1000.0):
+        ms = list(scale * random.standard_normal((p, 9, 8)) + errors)
+        found, wanted = LESSON.low_rank_sum(ms, q), definitions.low_rank_sum(ms, q)
+        for mine, theirs in zip(found, wanted):
+            assert np.allclose(mine, theirs, rtol=0, atol=2.0**-32 * np.abs(ms).sum())
+        q, errors = wanted[1], np.array(wanted[2])
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 7])
+def test_a_vote_is_the_sign_of_the_sum_of_signs(p):
+    xs = np.random.default_rng(p).standard_normal((p, 29)).astype(np.float32)
+    xs[0, 3] = 0
+
+    def body(comm, bad=None):
+        vote, x = LESSON.Vote(comm), xs[comm.Get_rank()].copy()
+        vote.start(x)
+        x[5] = np.inf if bad == comm.Get_rank() else x[5]
+        with np.errstate(invalid="ignore"):
+            vote.sum(x, slice(0, 29))
+        return x
+
+    for x in threads.run(p, body):
+        assert np.array_equal(np.sign(x), np.sign(np.sign(xs).sum(axis=0)))
+        assert np.allclose(np.abs(x[x != 0]), np.abs(xs).mean(axis=1).sum(), rtol=1e-6)
+    assert all(not np.isfinite(x).all() for x in threads.run(p, body, 0))
+
+
+def checked(comm, made=PowerSGD):
+    """The lesson's oracle on one rank."""
+    traced = TracedComm(comm)
+    run = SimpleNamespace(comm=traced, rank=comm.Get_rank(), size=comm.Get_size())
+    for r in (1, 2):
+        oracle.one(run, r, made)
+
+
+@pytest.mark.parametrize("p", [1, 2, 5])
+def test_a_step_on_ranks_is_as_defined(p):
+    threads.run(p, checked)
+
+
+def test_an_error_that_is_dropped_is_noticed():
+    def dropped(comm, **settings):
+        return PowerSGD(comm, **settings, feedback=False)
+
+    with pytest.raises(AssertionError, match="kept"):
+        threads.run(2, checked, dropped)
+
+
+@pytest.mark.parametrize("name", sorted({*sent.NAMES} - {sent.CSC}))
+def test_counted_bytes_are_those_of_the_formulas(name):
+    for p in (2, 3, 5):
+        counted = sent.count(name, SHAPES, N, p, LESSON.Vote)
+        predicted = sent.predicted_bytes(name, SHAPES, N, p)
+        assert abs(counted - predicted) <= 8 * p  # the scale of signs and votes, a started byte
