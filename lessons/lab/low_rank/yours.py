@@ -23,7 +23,10 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
     if "orthogonal" in mine:
         drawn = np.random.default_rng(0).standard_normal((20, 4))
         both = (
-            [float(np.abs(found[:, i] @ found[:, j])) for i, j in ((0, 0), (1, 1), (0, 1), (2, 3))]
+            [
+                round(abs(float(found[:, i] @ found[:, j])), 9)
+                for i, j in ((0, 0), (1, 1), (0, 1), (2, 3))
+            ]
             for found in (make(drawn.copy()) for make in mine.pair("orthogonal"))
         )
         at = "columns", ["0, 0", "1, 1", "0, 1", "2, 3"]
