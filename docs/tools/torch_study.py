@@ -1,7 +1,7 @@
 """CSC next to what else can be put into DDP: what it costs, and what it learns.
 
     python docs/tools/torch_study.py train [--minutes 60]    goes on with what is missing
-    python docs/tools/torch_study.py time                    on emulated clusters, ten minutes
+    python docs/tools/torch_study.py time                    on emulated clusters, fifteen minutes
     python docs/tools/torch_study.py                         docs/torch.md and the figure, anew
 
 Numbers are in figures/torch.json, with a hash of the code that measured each part.
@@ -34,6 +34,7 @@ from tests.support.gloo import on_gloo  # noqa: E402
 
 FIGURE = ROOT / "figures" / "torch.json"
 PAGE = ROOT / "docs" / "torch.md"
+PROGRAM = ROOT / "docs" / "tools" / "torch_times.py"
 BEGIN, END = "<!-- study: written by docs/tools/torch_study.py -->", "<!-- end of study -->"
 SEEDS, RANKS = 5, 2
 RATES, NODES, REAL_MBIT = (1, 10), (4, 8), 400
@@ -81,22 +82,31 @@ def trainings(rank: int, stop_s: float, path: str) -> None:
 
 
 def times(path: Path) -> None:
-    """Every cluster in turn, K times slower than it says, so that links carry REAL_RATE."""
+    """Every cluster in turn, K times slower than it says, so that links carry REAL_MBIT."""
     benchmark.begin()
-    runs, program = {}, ROOT / "docs" / "tools" / "torch_times.py"
+    runs = {}
     for gbit in RATES:
         for nodes in NODES:
-            with tempfile.TemporaryDirectory() as folder:
-                out, dilation = Path(folder, "out.json"), 1e3 * gbit / REAL_MBIT
-                shape = ["--nodes", str(nodes), "--ranks-per-node", "1", "--rate"]
-                run = [sys.executable, "-m", "refgf.cluster", "run", *shape, f"{REAL_MBIT}mbit"]
-                script = [sys.executable, str(program), str(out), str(dilation)]
-                path_of = os.environ | {"PYTHONPATH": str(ROOT)}
-                print(f"{nodes} nodes, {gbit} Gbit/s", flush=True)
-                benchmark.run([*run, "--", *script], check=True, env=path_of)
-                rows = json.loads(out.read_text())
-                runs[f"{nodes} nodes, {gbit} Gbit/s"] = {"dilation": dilation, "rows": rows}
-            store("times", {"runs": runs}, program.name, path)
+            runs[f"{nodes} nodes, {gbit} Gbit/s"] = cluster("ResNet-18", nodes, gbit)
+    found = {"runs": runs, "AlexNet": cluster("AlexNet", NODES[0], RATES[0])}
+    found["alone"] = timed([], "ResNet-18", 0)
+    store("times", found, PROGRAM.name, path)
+
+
+def cluster(network: str, nodes: int, gbit: float) -> dict[str, Any]:
+    print(f"{network}, {nodes} nodes, {gbit} Gbit/s", flush=True)
+    shape = ["--nodes", str(nodes), "--ranks-per-node", "1", "--rate", f"{REAL_MBIT}mbit"]
+    nodes_of = [sys.executable, "-m", "refgf.cluster", "run", *shape, "--"]
+    return timed(nodes_of, network, 1e3 * gbit / REAL_MBIT)
+
+
+def timed(before: list[str], network: str, dilation: float) -> dict[str, Any]:
+    """Run torch_times.py; `before` are the words that bring up its ranks."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, path_of = Path(folder, "out.json"), os.environ | {"PYTHONPATH": str(ROOT)}
+        script = [sys.executable, str(PROGRAM), str(out), str(dilation), network]
+        benchmark.run([*before, *script], check=True, env=path_of)
+        return {"dilation": dilation, "rows": json.loads(out.read_text())}
 
 
 # ---- the page and the figure ----
@@ -176,9 +186,39 @@ def verdicts(data: dict[str, Any]) -> list[str]:
     return lines
 
 
+def alexnet_table(run: dict[str, Any]) -> list[str]:
+    """Markdown: the network of the paper, whose fully connected layers come first in backward."""
+    head = f"| AlexNet, {NODES[0]} nodes, {RATES[0]} Gbit/s | ms a step | x DDP alone | MB sent "
+    lines = ["", head + "| hidden by overlap |", "|---" * 5 + "|"]
+    for row, measured in run["rows"].items():
+        gain = f"{step_ms(run, DENSE) / step_ms(run, row):.1f}"
+        cells = [row, f"{step_ms(run, row):.0f}", gain, f"{measured['bytes'] / 1e6:.1f}"]
+        lines.append(f"| {' | '.join(cells)} | {hidden(run, row):.0f} % |")
+    return lines
+
+
+def alone(run: dict[str, Any]) -> list[str]:
+    """What a row costs where nothing is sent, in a sentence."""
+    ratios = {row: paired(run["rows"], row) for row in run["rows"] if row != DENSE}
+    said = ", ".join(
+        f"{row} {x:.2f} ({low:.2f} to {high:.2f})" for row, (low, x, high) in ratios.items()
+    )
+    return [
+        "",
+        "Without a network (one rank, ResNet-18 computed on one core of this machine, steps in "
+        f"turn), a step in steps of DDP alone, median and range: {said}.",
+    ]
+
+
+def paired(rows: dict[str, Any], row: str) -> tuple[float, float, float]:
+    """Least, median and most of a row's steps over DDP's own of the same turn."""
+    ratios = [a / b for a, b in zip(rows[row]["steps_s"], rows[DENSE]["steps_s"])]
+    return min(ratios), statistics.median(ratios), max(ratios)
+
+
 def hidden(run: dict[str, Any], row: str) -> float:
     """Percent of the shorter one of computing and sending (alone) that the other one hides."""
-    computing = 1e3 * COMPUTE_S
+    computing = 1e3 * run["rows"][row]["compute_s"] / run["dilation"]
     sending = 1e3 * statistics.median(run["rows"][row]["sent_alone_s"]) / run["dilation"]
     saved = computing + sending - step_ms(run, row)
     return min(100, 100 * saved / min(computing, sending))
@@ -210,6 +250,7 @@ def page(data: dict[str, Any]) -> None:
     before, rest = text.split(BEGIN)
     lines = [*about(data), *table(data), "", *verdicts(data)]
     if "times" in data:
+        lines += [*alexnet_table(data["times"]["AlexNet"]), *alone(data["times"]["alone"])]
         lines += ["", "![step times and accuracy](../figures/torch.png)"]
     PAGE.write_text("\n".join([before + BEGIN, *lines, END]) + rest.split(END)[1])
 
