@@ -15,6 +15,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -106,8 +107,9 @@ class GradientFlow:
         ):
             word = getattr(kind, "__name__", kind)
             require(isinstance(value, kind), f"{name}={value!r}", f"{word}", "docs/torch.md")
-        least = min(chunks.size, chunks.dense_every)
-        require(least >= 1, f"{chunks}", "a size and dense_every of at least 1", "Chunks()")
+        whole = isinstance(chunks.size, Integral) and isinstance(chunks.dense_every, Real)
+        right = whole and min(chunks.size, chunks.dense_every) >= 1
+        require(right, f"{chunks}", "whole numbers of at least 1", "Chunks(size=32768)")
         percents, steps = (warmup.percents, warmup.steps) if warmup else ((), 1)
         self.density = Density(density, tuple(percents), steps)
         scaler = scaler if scaler is not None and scaler.is_enabled() else None

@@ -80,7 +80,7 @@ def take_over(optimizer: torch.optim.Optimizer, form: str, pool: FlatPool) -> Ta
     one = "one optimizer of model.parameters(); requires_grad_(False) before DDP freezes"
     require(not missing, f"an {kind} without {missing[:3]}", "all that this model trains", one)
     other = [p for _, parameters in groups for p in parameters if id(p) not in pool.place]
-    other = [tuple(p.shape) for p in other if p.requires_grad] if plain else []
+    other = [tuple(p.shape) for p in other if p.requires_grad]
     got = f"an {kind} with parameters of shape {other[:3]}, which DDP does not reduce"
     require(not other, got, "this model's only", "a second optimizer for the others")
     count = len(pool.names)

@@ -180,6 +180,10 @@ def with_another(parameters):
     return sgd([*parameters, nn.Parameter(torch.ones(1))])
 
 
+def adam_with_another(parameters):
+    return torch.optim.AdamW([*parameters, *Prescribed(seed=1).parameters()], 0.1)
+
+
 def momenta(parameters):
     first, *others = parameters
     return sgd([{"params": [first], "momentum": 0.5}, {"params": others}])
@@ -210,9 +214,11 @@ WRONG = {
     "two momenta": lambda rank: made(momenta, form="history"),
     "some parameters": lambda rank: made(half_of_it),
     "another model's parameters": lambda rank: made(with_another),
+    "two models, one AdamW": lambda rank: made(adam_with_another, form="none"),
     "form": lambda rank: made(form="momentum"),
     "wire": lambda rank: made(wire=torch.int8),
     "chunk": lambda rank: made(chunks=Chunks(0)),
+    "half a chunk": lambda rank: made(chunks=Chunks(2.5)),
     "chunks as a number": lambda rank: made(chunks=256),
     "density 0": lambda rank: made(density=0),
     "density as text": lambda rank: made(density="10"),
