@@ -4,12 +4,15 @@
     torchrun --nproc-per-node 4 -m refgf.torch.example --hook default       DDP alone, to compare
     torchrun --nproc-per-node 4 -m refgf.torch.example --folder run         a second time: resumes
 
-Each rank saves its own file, because each has a residual of its own. The data are scikit-learn's.
+Each rank saves its own file, because each has a residual of its own, into a folder of this epoch: a
+rank that is killed while it saves leaves the epoch before. Any number of ranks resumes. The data
+are scikit-learn's.
 """
 
 import argparse
-import os
+import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -49,6 +52,28 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
     return images[:, None], torch.tensor(data.target[order])
 
 
+def save(folder: Path, epoch: int, saved: dict) -> None:
+    """One file a rank. The folder gets its name when all of them are there. Collective."""
+    rank, part = dist.get_rank(), folder / f"part-{epoch}"
+    if rank == 0:
+        shutil.rmtree(part, ignore_errors=True)  # of a run that was killed
+        part.mkdir(parents=True)
+    dist.barrier()
+    torch.save(saved, part / f"rank{rank}.pt")
+    dist.barrier()
+    if rank == 0:
+        part.rename(folder / f"epoch-{epoch}")
+        shutil.rmtree(folder / f"epoch-{epoch - 2}", ignore_errors=True)
+    dist.barrier()
+
+
+def saved_last(folder: Path) -> list[Path]:
+    """The files of the last epoch that all ranks have saved, in their order."""
+    epochs = sorted(folder.glob("epoch-*"), key=lambda path: int(path.name.split("-")[1]))
+    count = len(list(epochs[-1].glob("rank*.pt"))) if epochs else 0
+    return [epochs[-1] / f"rank{rank}.pt" for rank in range(count)]
+
+
 def train(arguments: argparse.Namespace) -> list[float]:
     """Accuracy in percent after each epoch, on the last 360 images."""
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -63,14 +88,18 @@ def train(arguments: argparse.Namespace) -> list[float]:
         wire = torch.float16 if arguments.half else None
         options = {"density": arguments.density, "warmup": warmup, "form": arguments.form}
         flow = GradientFlow(model, optimizer, wire=wire, chunks=Chunks(arguments.chunk), **options)
-    path = os.path.join(arguments.folder, f"rank{rank}.pt") if arguments.folder else None
-    if path and os.path.exists(path):
-        saved = torch.load(path)
-        model.module.load_state_dict(saved["model"])
-        first, accuracies = saved["epoch"], saved["accuracies"]
-        optimizer.load_state_dict(saved["optimizer"])
+    folder = Path(arguments.folder) if arguments.folder else None
+    if found := folder and saved_last(folder):
+        states = [torch.load(path) for path in found]
+        mine = states[rank % len(states)]
+        model.module.load_state_dict(mine["model"])
+        first, accuracies = mine["epoch"], mine["accuracies"]
+        optimizer.load_state_dict(mine["optimizer"])
         if flow:
-            flow.load_state_dict(saved["flow"])
+            every = [state["flow"] for state in states]
+            flow.load_state_dict(every[rank] if len(states) == size else every)
+        if rank == 0:
+            print(f"goes on after epoch {first}, saved by {len(states)} ranks", flush=True)
     for epoch in range(first, arguments.epochs):
         order = torch.randperm(
             len(train_images),
@@ -86,12 +115,12 @@ def train(arguments: argparse.Namespace) -> list[float]:
         accuracies.append(100 * (found == labels[-360:]).float().mean().item())
         if rank == 0:
             print(f"epoch {epoch + 1}: {accuracies[-1]:.1f} % right", flush=True)
-        if path:
-            os.makedirs(arguments.folder, exist_ok=True)
+        if folder:
             saved = {"model": model.module.state_dict(), "epoch": epoch + 1}
             saved |= {"accuracies": accuracies, "optimizer": optimizer.state_dict()}
-            saved |= {"flow": flow.state_dict() if flow else None}
-            torch.save(saved, path)
+            save(folder, epoch + 1, saved | {"flow": flow.state_dict() if flow else None})
+    if rank == 0:
+        print(f"done: {accuracies[-1]:.1f} % right after {len(accuracies)} epochs", flush=True)
     return accuracies
 
 
@@ -104,7 +133,7 @@ def parsed(words: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--warmup", type=float, nargs="*", default=[100, 25], help="percent an epoch"
     )
-    parser.add_argument("--chunk", type=int, default=256, help="elements (default: 256)")
+    parser.add_argument("--chunk", type=int, help="elements (default: a thousandth of all)")
     parser.add_argument("--half", action="store_true", help="float16 on the wire")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
@@ -113,10 +142,11 @@ def parsed(words: list[str]) -> argparse.Namespace:
 
 
 def main(words: list[str]) -> None:
+    arguments = parsed(words)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     try:
-        train(parsed(words))
+        train(arguments)
     finally:
         dist.destroy_process_group()
 

@@ -31,6 +31,7 @@ from refgf.torch.pool import FlatPool
 from refgf.torch.residual import BEFORE, FORMS, LocalResidual
 from refgf.torch.wrong import require
 
+LARGEST_CHUNK = 32_768  # elements: GradientFlow's 32K (stated)
 PATIENCE = 50  # steps in a row that may be refused
 WIRES = (torch.float16, torch.bfloat16, torch.float32, None)
 
@@ -52,12 +53,12 @@ class Warmup:
 class Chunks:
     """What is sent whole or not at all.
 
-    size         elements of a chunk; a small network needs small ones: about a thousand in all
+    size         elements of a chunk; None: a thousandth of all, at most 32,768
     after        rank chunks by what they would keep, not by what they would send
     dense_every  every so many steps all of them are sent; infinity: never
     """
 
-    size: int = 32_768
+    size: int | None = None
     after: bool = False
     dense_every: float = math.inf
 
@@ -107,8 +108,12 @@ class GradientFlow:
         ):
             word = getattr(kind, "__name__", kind)
             require(isinstance(value, kind), f"{name}={value!r}", f"{word}", "docs/torch.md")
-        whole = isinstance(chunks.size, Integral) and isinstance(chunks.dense_every, Real)
-        right = whole and min(chunks.size, chunks.dense_every) >= 1
+        network = learnable(model)
+        size = chunks.size
+        if size is None:
+            size = max(1, min(LARGEST_CHUNK, sum(p.numel() for _, p in network) // 1000))
+        whole = isinstance(size, Integral) and isinstance(chunks.dense_every, Real)
+        right = whole and min(size, chunks.dense_every) >= 1
         require(right, f"{chunks}", "whole numbers of at least 1", "Chunks(size=32768)")
         percents, steps = (warmup.percents, warmup.steps) if warmup else ((), 1)
         self.density = Density(density, tuple(percents), steps)
@@ -116,14 +121,15 @@ class GradientFlow:
         self.model, self.optimizer, self.scaler = model, optimizer, scaler
         self.form, self.wire, self.chunks = form, wire, chunks
         self.group, self.size = model.process_group, dist.get_world_size(model.process_group)
-        self.pool = FlatPool(learnable(model), chunks.size)
-        wide = [n for n, p in learnable(model) if p.dtype not in WIRES]
+        self.pool = FlatPool(network, size)
+        wide = [n for n, p in network if p.dtype not in WIRES]
         got = f"{wide[:3]} in float64 or complex"
         require(not wide, got, "real numbers of 32 or 16 bits", "model.float()")
         self.chosen: list[int] | None = None
         self.accepted, self.steps, self.sent, self._refused, self._closed = True, 0, 0, 0, False
         self.gap = torch.ones(self.pool.count, device=self.pool.device)  # steps since last sent
         self._outcome: tuple[Tensor, Any, bool] | None = None
+        self._versions: list[int] | None = None  # of the gradients, after backward
         self._stepped = True  # the optimiser, since the last backward
         self._backward: Backward | None = None
         self._agree()
@@ -137,8 +143,11 @@ class GradientFlow:
             self.taken.give_back()
             got = f"a model that has a hook ({error})"
             require(False, got, "one without", "a new DistributedDataParallel(network)")
-        before = optimizer.register_step_pre_hook(self._before_update)
-        self._watches = before, optimizer.register_step_post_hook(self._after_update)
+        self._watches = (
+            optimizer.register_step_pre_hook(self._before_update),
+            optimizer.register_step_post_hook(self._after_update),
+            optimizer.register_load_state_dict_post_hook(self._after_load),
+        )
 
     # ---- what a loop calls ----
 
@@ -200,6 +209,23 @@ class GradientFlow:
         From a list each rank takes the same share of the sum of all residuals: nothing is lost.
         """
         states = [saved] if isinstance(saved, dict) else list(saved or ())
+        own = self._on_all_ranks(self._require_fitting, saved, states)
+        first = states[0]
+        same = self._alike((first["steps"], first["chosen"]))
+        got = f"files of step {first['steps']} here and of others elsewhere"
+        require(same, got, "those of one step", "the last one that all ranks have saved")
+        share = 1 if own else self.size
+        for name, rows in self.residual.state.items():
+            rows.copy_(sum(self.pool.flat(state["state"][name]) for state in states) / share)
+        if self.velocity is not None:
+            self.velocity.copy_(self.pool.flat(first["velocity"]))
+        self.steps, self.chosen = first["steps"], first["chosen"]
+        self.gap.copy_(first["gap"])
+        self._outcome, self._backward, self._stepped = None, None, True
+        self.taken.loads -= 1
+
+    def _require_fitting(self, saved: Any, states: list[Any]) -> bool:
+        """ValueError unless these can be loaded. -> are they this rank's own?"""
         right = bool(states) and all(isinstance(s, dict) and s.get("state") for s in states)
         require(
             right, f"{str(saved)[:40]}", "what state_dict gave, or a list of it", 'saved["flow"]'
@@ -219,18 +245,7 @@ class GradientFlow:
             shapes = {name: values.shape for name, values in arrays.items()}
             other = sorted(name for name, _ in shapes.items() ^ mine.items())
             require(not other, f"other {other[:3]}", "this model's parameters", "the same network")
-        same = self._alike((first["steps"], first["chosen"]))
-        got = f"files of step {first['steps']} here and of others elsewhere"
-        require(same, got, "those of one step", "the last one that all ranks have saved")
-        share = 1 if own else self.size
-        for name, rows in self.residual.state.items():
-            rows.copy_(sum(self.pool.flat(state["state"][name]) for state in states) / share)
-        if self.velocity is not None:
-            self.velocity.copy_(self.pool.flat(first["velocity"]))
-        self.steps, self.chosen = first["steps"], first["chosen"]
-        self.gap.copy_(first["gap"])
-        self._outcome, self._backward, self._stepped = None, None, True
-        self.taken.resumed = False
+        return own
 
     # ---- during backward ----
 
@@ -242,6 +257,8 @@ class GradientFlow:
             self._backward = Backward(self)
             if self.model.find_unused_parameters:
                 after_ddp(self._fill)
+            if self.form in BEFORE and self.scaler is None:
+                after_ddp(self._mark)
         return self._backward.add(bucket)
 
     def decided(self, backward: Backward, accepted: Tensor, norms: Tensor) -> None:
@@ -291,27 +308,43 @@ class GradientFlow:
             self._refused < PATIENCE, f"{PATIENCE} refused steps in a row", "a finite one", lower
         )
         got = "a second backward, and no step of the optimiser since the first"
-        once = "optimizer.step() after each; accumulate gradients in model.no_sync()"
+        once = "step() of this flow's optimizer after each; accumulate in model.no_sync()"
         require(
             self._stepped or not self.accepted,
             got,
             "one step for each backward that communicates",
             once,
         )
+        self._require_same_parameters()
+        even = "the same number of batches on each rank (drop_last=True)"
+        require(not self.model._join_config.enable, "model.join()", "no join", even)
+        loads, self.taken.loads = self.taken.loads, 0
+        if loads > 0:
+            got = "a saved optimiser, and no flow.load_state_dict: its residual and momentum"
+            got += " are lost, or not those of the checkpoint"
+            warnings.warn(f"GradientFlow: got {got}; next: flow.load_state_dict", stacklevel=2)
+
+    def _require_same_parameters(self) -> None:
         now = {(name, id(parameter)) for name, parameter in learnable(self.model)}
         made = zip(self.pool.names, map(id, self.pool.parameters))
         changed = sorted({name for name, _ in now ^ set(made)})
         anew = "close(), then a new DistributedDataParallel and GradientFlow"
         got = f"{changed[:3]} frozen, unfrozen or new since it was made"
         require(not changed, got, "the same parameters", anew)
-        even = "the same number of batches on each rank (drop_last=True)"
-        require(not self.model._join_config.enable, "model.join()", "no join", even)
-        if self.taken.resumed:
-            self.taken.resumed = False
-            got = (
-                "a saved optimiser, and no load_state_dict: the residual and its momentum are lost"
-            )
-            warnings.warn(f"GradientFlow: got {got}; next: flow.load_state_dict", stacklevel=2)
+
+    def _mark(self) -> None:
+        if self._versions != EDITED:
+            self._versions = versions(self.pool.parameters)
+
+    def _warn_of_edits(self) -> None:
+        """Once: gradients that were changed since backward are velocities here."""
+        if self._versions in (None, EDITED, versions(self.pool.parameters)):
+            return
+        self._versions = EDITED
+        got = "got gradients changed between backward and the step, which hold the momentum already"
+        wanted = "them as they are, or clipped at a threshold 1 / (1 - momentum) times as large"
+        put = "noise, decay or a batch's weight into the loss; docs/torch.md"
+        warnings.warn(f"GradientFlow: {got}; wanted {wanted}; next: {put}", stacklevel=2)
 
     def _fill(self) -> None:
         """DDP leaves the gradient of what no rank has used; something may wait for it."""
@@ -327,6 +360,9 @@ class GradientFlow:
     def _after_update(self, *_: object) -> None:
         self._stepped = True
 
+    def _after_load(self, _: torch.optim.Optimizer) -> None:
+        self.taken.loads += 1
+
     def _before_update(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Before each step of the optimiser. With a closure, backward is yet to come."""
         self.taken.require_gone()
@@ -338,10 +374,13 @@ class GradientFlow:
         out = "leave model.no_sync() for the last backward, and call model, not model.module"
         closure = kwargs.get("closure") or args[1:]
         fresh = any(parameter.grad is not None for parameter in self.pool.parameters)
-        once = not (self._stepped and fresh) or closure
-        require(once, got, "one backward for each step", out)
+        if self._stepped and fresh and not closure:
+            self._require_same_parameters()
+            require(False, got, "one backward for each step", out)
         got, kept = "gradients that were cleared after backward", fresh or not self.accepted
         require(self._stepped or kept, got, "them in the step", "zero_grad() before backward")
+        if not closure:
+            self._warn_of_edits()
         if not self.taken and self.scaler is None:
             self._settle()
             if not self.accepted:  # a zero would still move Adam's weights: it skips a None
@@ -364,9 +403,34 @@ class GradientFlow:
 
     def _alike(self, own: Any) -> bool:
         """Do all ranks hold the same? Collective."""
+        every = self._of_all(own)
+        return all(other == every[0] for other in every)
+
+    def _of_all(self, own: Any) -> list[Any]:
         every: list[Any] = [None] * self.size
         dist.all_gather_object(every, own, group=self.group)
-        return all(other == every[0] for other in every)
+        return every
+
+    def _on_all_ranks(self, check: Callable[..., Any], *arguments: Any) -> Any:
+        """check(*arguments); an error of one rank is raised on all. Collective."""
+        found, own = None, ""
+        try:
+            found = check(*arguments)
+        except ValueError as error:
+            own = str(error)
+        every = self._of_all(own)
+        for rank, text in enumerate(every):
+            if text:
+                raise ValueError(own or f"{text} (on rank {rank})")
+        return found
+
+
+EDITED = [-1]  # said once
+
+
+def versions(parameters: list[Tensor]) -> list[int]:
+    """They count the changes of each gradient in place."""
+    return [p.grad._version for p in parameters if p.grad is not None]
 
 
 def hook(flow: GradientFlow, bucket: dist.GradBucket) -> Future:

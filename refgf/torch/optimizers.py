@@ -26,13 +26,13 @@ MARK = "taken_by_gradientflow"  # in a group, so it travels with optimizer.state
 class Taken:
     """What was taken: momentum and decay of each parameter of the pool. False if nothing.
 
-    resumed  the optimiser was saved while something was taken
+    loads    how often the optimiser was loaded, less how often the flow was
     """
 
     optimizer: torch.optim.Optimizer
     momentum: list[float]
     decay: list[float]
-    resumed: bool = False
+    loads: int = 0
     buffers: dict[int, Tensor] = field(default_factory=dict)
     own: list[dict[str, Any]] = field(default_factory=list)  # of each group of the optimiser
 
@@ -74,6 +74,8 @@ def take_over(optimizer: torch.optim.Optimizer, form: str, pool: FlatPool) -> Ta
     got = f"{kind}{' with ' if odd else ''}{', '.join(sorted(odd))} and form={form!r}"
     wanted = "torch.optim.SGD with plain momentum, which CSC takes over"
     require(form == "none" or plain, got, wanted, "form='none', which keeps it all")
+    closures = isinstance(optimizer, torch.optim.LBFGS)
+    require(not closures, f"{kind}, which calls backward in its step", "one backward a step", "SGD")
     groups = [(group, group["params"]) for group in optimizer.param_groups]
     given = {id(p) for _, parameters in groups for p in parameters}
     missing = [name for name, p in zip(pool.names, pool.parameters) if id(p) not in given]
@@ -87,7 +89,7 @@ def take_over(optimizer: torch.optim.Optimizer, form: str, pool: FlatPool) -> Ta
     taken = Taken(optimizer, [0.0] * count, [0.0] * count)
     for group, parameters in groups:
         own = {key: group[key] for key in KEYS} if plain else {}
-        taken.resumed |= MARK in group
+        taken.loads = max(taken.loads, int(MARK in group))
         own = dict(group.get(MARK, own))
         taken.own.append(own)
         group.update(dict.fromkeys(own, 0.0) | {MARK: own})

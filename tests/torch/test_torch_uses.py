@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from refgf.torch import Chunks, GradientFlow  # noqa: E402
+from refgf.torch.example import parsed, train  # noqa: E402
 from tests.support.gloo import on_gloo  # noqa: E402
 
 STEPS = 6
@@ -327,3 +328,20 @@ def test_wires_and_a_scaler_leave_all_ranks_alike():
         assert torch.equal(weights, second[name]), name
         assert weights.isfinite().all()
     assert torch.equal(first["scaled False"], first["scaled True"])  # powers of two are exact
+
+
+def example(rank, folder, epochs):
+    return train(parsed(["--folder", folder, "--epochs", str(epochs)]))
+
+
+@pytest.mark.long
+def test_the_example_resumes_on_other_ranks_and_after_a_kill(tmp_path):
+    """What a killed run leaves: the folder of an epoch that not all ranks have saved."""
+    pytest.importorskip("sklearn")
+    folder = str(tmp_path / "run")
+    first = on_gloo(2, example, folder, 1)[0]
+    (tmp_path / "run" / "part-2").mkdir()
+    (tmp_path / "run" / "part-2" / "rank2.pt").write_bytes(b"torn")
+    again = on_gloo(3, example, folder, 2)[0]
+    assert again[:1] == first and len(again) == 2
+    assert on_gloo(1, example, folder, 2)[0] == again

@@ -104,6 +104,38 @@ def cleared_between(rank):
     optimizer.step()
 
 
+def loaded_without_flow(rank, when):
+    """A warning: the flow was made first, or training goes back to a checkpoint."""
+    model, optimizer, flow = made()
+    for step in range(when):
+        backward(model, rank, step)
+        optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+    backward(model, rank)
+
+
+def edited(change):
+    """A warning: what is between backward and the step acts on the momentum."""
+
+    def use(rank):
+        model, optimizer, _ = made()
+        backward(model, rank)
+        change(model, optimizer)
+        optimizer.step()
+
+    return use
+
+
+def decayed_by_hand(model, optimizer):
+    for p in model.parameters():
+        p.grad.add_(p.detach(), alpha=0.01)
+
+
+def loads_on_one_rank(rank):
+    _, _, flow = made()
+    flow.load_state_dict(flow.state_dict() if rank else None)
+
+
 def replaced(model, optimizer, flow):
     """A parameter is another object under the same name: nobody updates it."""
     model.module.p[1] = nn.Parameter(torch.zeros(7))
@@ -208,6 +240,7 @@ WRONG = {
     "Adam, dgc_masked": adam("dgc_masked"),
     "Adam, history": adam("history"),
     "a subclass of SGD": lambda rank: made(lambda p: OWN_SGD(p, 0.1)),
+    "LBFGS": lambda rank: made(torch.optim.LBFGS, form="none"),
     "nesterov": lambda rank: made(lambda p: sgd(p, nesterov=True)),
     "dampening": lambda rank: made(lambda p: sgd(p, dampening=0.1), form="history"),
     "maximize": lambda rank: made(lambda p: sgd(p, maximize=True)),
@@ -246,6 +279,9 @@ WRONG = {
     "unfrozen later": lambda rank: changed(rank, trained=False),
     "replaced": lambda rank: trains(rank, made(ddp={"find_unused_parameters": True}), replaced),
     "cleared between": cleared_between,
+    "zeroed between": edited(lambda m, o: o.zero_grad(set_to_none=False)),
+    "decayed by hand": edited(decayed_by_hand),
+    "clipped by value": edited(lambda m, o: nn.utils.clip_grad_value_(m.parameters(), 0.1)),
     "two backwards": two_backwards,
     "two steps": two_steps,
     "another optimizer": another_optimizer,
@@ -258,6 +294,9 @@ WRONG = {
     "saved half-way": saved_half_way,
     "saved after close": saved_closed,
     "resumed without state": without_state,
+    "optimiser loaded, flow not": lambda rank: loaded_without_flow(rank, 0),
+    "back to a checkpoint without it": lambda rank: loaded_without_flow(rank, 2),
+    "a file on one rank only": loads_on_one_rank,
     "no state": lambda rank: loads(lambda state: None),
     "an empty state": lambda rank: loads(lambda state: {}),
     "state of another rank": lambda rank: loads(lambda s: s | {"rank": 1 - rank}),
