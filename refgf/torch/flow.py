@@ -25,11 +25,12 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 
 from refgf.exchange.chunk_choice import Density
+from refgf.torch import checkpoint
 from refgf.torch.backward import Backward, Future
 from refgf.torch.optimizers import KEYS, stepping_scaler, take_over
 from refgf.torch.pool import FlatPool
 from refgf.torch.residual import BEFORE, FORMS, LocalResidual
-from refgf.torch.wrong import require
+from refgf.torch.wrong import alike, require
 
 LARGEST_CHUNK = 32_768  # elements: GradientFlow's 32K (stated)
 PATIENCE = 50  # steps in a row that may be refused
@@ -192,60 +193,15 @@ class GradientFlow:
 
     def state_dict(self) -> dict[str, Any]:
         """What this rank needs to go on with the same bits: each rank saves its own."""
-        require(not self._closed, "state_dict after close", "it before", "save, then close")
-        got = "state_dict between backward and the optimiser's step"
-        done = self._stepped or not self.accepted
-        require(done, got, "it after the step", "optimizer.step(), then save")
-        self._settle()
-        arrays = {name: self.pool.named(rows) for name, rows in self.residual.state.items()}
-        own = {"rank": dist.get_rank(self.group), "size": self.size, "form": self.form}
-        step = {"steps": self.steps, "chosen": self.chosen, "gap": self.gap.cpu().clone()}
-        velocity = None if self.velocity is None else self.pool.named(self.velocity)
-        return own | step | {"chunk": self.pool.chunk, "state": arrays, "velocity": velocity}
+        return checkpoint.state_of(self)
 
     def load_state_dict(self, saved: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
         """Go on from `state_dict`: this rank's, or for another number of ranks a list of all.
 
         From a list each rank takes the same share of the sum of all residuals: nothing is lost.
+        Collective.
         """
-        states = [saved] if isinstance(saved, dict) else list(saved or ())
-        own = self._on_all_ranks(self._require_fitting, saved, states)
-        first = states[0]
-        same = self._alike((first["steps"], first["chosen"]))
-        got = f"files of step {first['steps']} here and of others elsewhere"
-        require(same, got, "those of one step", "the last one that all ranks have saved")
-        share = 1 if own else self.size
-        for name, rows in self.residual.state.items():
-            rows.copy_(sum(self.pool.flat(state["state"][name]) for state in states) / share)
-        if self.velocity is not None:
-            self.velocity.copy_(self.pool.flat(first["velocity"]))
-        self.steps, self.chosen = first["steps"], first["chosen"]
-        self.gap.copy_(first["gap"])
-        self._outcome, self._backward, self._stepped = None, None, True
-        self.taken.loads -= 1
-
-    def _require_fitting(self, saved: Any, states: list[Any]) -> bool:
-        """ValueError unless these can be loaded. -> are they this rank's own?"""
-        right = bool(states) and all(isinstance(s, dict) and s.get("state") for s in states)
-        require(
-            right, f"{str(saved)[:40]}", "what state_dict gave, or a list of it", 'saved["flow"]'
-        )
-        first, rank = states[0], dist.get_rank(self.group)
-        same = (first["form"], first["chunk"]) == (self.form, self.pool.chunk)
-        got = f"the state of form={first['form']!r}, chunk={first['chunk']}"
-        require(same, got, f"{self.form!r}, {self.pool.chunk}", "the settings that saved it")
-        own = isinstance(saved, dict) and (first["rank"], first["size"]) == (rank, self.size)
-        got = f"{len(states)} state of rank {first['rank']} of {first['size']}"
-        wanted = f"that of rank {rank} of {self.size}, or a list of all {first['size']}"
-        complete = sorted(s["rank"] for s in states) == list(range(first["size"]))
-        every = not isinstance(saved, dict) and complete
-        require(own or every, got, wanted, "one file a rank; for other ranks load all of them")
-        mine = {name: p.shape for name, p in zip(self.pool.names, self.pool.parameters)}
-        for arrays in first["state"].values():
-            shapes = {name: values.shape for name, values in arrays.items()}
-            other = sorted(name for name, _ in shapes.items() ^ mine.items())
-            require(not other, f"other {other[:3]}", "this model's parameters", "the same network")
-        return own
+        checkpoint.load(self, saved)
 
     # ---- during backward ----
 
@@ -398,31 +354,8 @@ class GradientFlow:
         """ValueError on every rank if their settings differ."""
         groups = [[g.get(key) for key in ("lr", *KEYS)] for g in self.optimizer.param_groups]
         own = str((self.density, self.form, self.wire, self.chunks, self.scaler is None, groups))
-        same = self._alike((own, self.pool.names))
+        same = alike(self.group, (own, self.pool.names))
         require(same, "other settings on some ranks", "the same on all", "take them from one place")
-
-    def _alike(self, own: Any) -> bool:
-        """Do all ranks hold the same? Collective."""
-        every = self._of_all(own)
-        return all(other == every[0] for other in every)
-
-    def _of_all(self, own: Any) -> list[Any]:
-        every: list[Any] = [None] * self.size
-        dist.all_gather_object(every, own, group=self.group)
-        return every
-
-    def _on_all_ranks(self, check: Callable[..., Any], *arguments: Any) -> Any:
-        """check(*arguments); an error of one rank is raised on all. Collective."""
-        found, own = None, ""
-        try:
-            found = check(*arguments)
-        except ValueError as error:
-            own = str(error)
-        every = self._of_all(own)
-        for rank, text in enumerate(every):
-            if text:
-                raise ValueError(own or f"{text} (on rank {rank})")
-        return found
 
 
 EDITED = [-1]  # said once

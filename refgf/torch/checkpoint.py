@@ -1,0 +1,68 @@
+"""Stop and resume: what a rank of `GradientFlow` saves, and how any number of ranks goes on."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
+
+from refgf.torch.wrong import alike, on_all_ranks, require
+
+if TYPE_CHECKING:
+    from refgf.torch.flow import GradientFlow
+
+
+def state_of(flow: "GradientFlow") -> dict[str, Any]:
+    """This rank's state, by names of parameters."""
+    require(not flow._closed, "state_dict after close", "it before", "save, then close")
+    got = "state_dict between backward and the optimiser's step"
+    done = flow._stepped or not flow.accepted
+    require(done, got, "it after the step", "optimizer.step(), then save")
+    flow._settle()
+    arrays = {name: flow.pool.named(rows) for name, rows in flow.residual.state.items()}
+    own = {"rank": dist.get_rank(flow.group), "size": flow.size, "form": flow.form}
+    step = {"steps": flow.steps, "chosen": flow.chosen, "gap": flow.gap.cpu().clone()}
+    velocity = None if flow.velocity is None else flow.pool.named(flow.velocity)
+    return own | step | {"chunk": flow.pool.chunk, "state": arrays, "velocity": velocity}
+
+
+def load(flow: "GradientFlow", saved: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
+    """Go on from this rank's state, or for another number of ranks from a list of all. Collective.
+
+    From a list each rank takes the same share of the sum of all residuals: nothing is lost.
+    """
+    states = [saved] if isinstance(saved, dict) else list(saved or ())
+    own = on_all_ranks(flow.group, require_fitting, flow, saved, states)
+    first, share = states[0], 1 if own else flow.size
+    same = alike(flow.group, (first["steps"], first["chosen"]))
+    got = f"files of step {first['steps']} here and of others elsewhere"
+    require(same, got, "those of one step", "the last one that all ranks have saved")
+    for name, rows in flow.residual.state.items():
+        rows.copy_(sum(flow.pool.flat(state["state"][name]) for state in states) / share)
+    if flow.velocity is not None:
+        flow.velocity.copy_(flow.pool.flat(first["velocity"]))
+    flow.steps, flow.chosen = first["steps"], first["chosen"]
+    flow.gap.copy_(first["gap"])
+    flow._outcome, flow._backward, flow._stepped = None, None, True
+    flow.taken.loads -= 1
+
+
+def require_fitting(flow: "GradientFlow", saved: Any, states: list[Any]) -> bool:
+    """ValueError unless these can be loaded. -> are they this rank's own?"""
+    right = bool(states) and all(isinstance(s, dict) and s.get("state") for s in states)
+    require(right, f"{str(saved)[:40]}", "what state_dict gave, or a list of it", 'saved["flow"]')
+    first, rank = states[0], dist.get_rank(flow.group)
+    same = (first["form"], first["chunk"]) == (flow.form, flow.pool.chunk)
+    got = f"the state of form={first['form']!r}, chunk={first['chunk']}"
+    require(same, got, f"{flow.form!r}, {flow.pool.chunk}", "the settings that saved it")
+    own = isinstance(saved, dict) and (first["rank"], first["size"]) == (rank, flow.size)
+    got = f"{len(states)} state of rank {first['rank']} of {first['size']}"
+    wanted = f"that of rank {rank} of {flow.size}, or a list of all {first['size']}"
+    complete = sorted(s["rank"] for s in states) == list(range(first["size"]))
+    every = not isinstance(saved, dict) and complete
+    require(own or every, got, wanted, "one file a rank; for other ranks load all of them")
+    mine = {name: p.shape for name, p in zip(flow.pool.names, flow.pool.parameters)}
+    for arrays in first["state"].values():
+        shapes = {name: values.shape for name, values in arrays.items()}
+        other = sorted(name for name, _ in shapes.items() ^ mine.items())
+        require(not other, f"other {other[:3]}", "this model's parameters", "the same network")
+    return own
