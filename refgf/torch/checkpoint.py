@@ -1,17 +1,17 @@
-"""Stop and resume: what a rank of `GradientFlow` saves, and how any number of ranks goes on."""
+"""Stop and resume: what a rank of `GradientFlow` saves, and how any number of ranks goes on.
+
+`flow` is a `GradientFlow`, whose methods these are.
+"""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.distributed as dist
 
 from refgf.torch.wrong import alike, on_all_ranks, require
 
-if TYPE_CHECKING:
-    from refgf.torch.flow import GradientFlow
 
-
-def state_of(flow: "GradientFlow") -> dict[str, Any]:
+def state_of(flow: Any) -> dict[str, Any]:
     """This rank's state, by names of parameters."""
     require(not flow._closed, "state_dict after close", "it before", "save, then close")
     got = "state_dict between backward and the optimiser's step"
@@ -25,7 +25,7 @@ def state_of(flow: "GradientFlow") -> dict[str, Any]:
     return own | step | {"chunk": flow.pool.chunk, "state": arrays, "velocity": velocity}
 
 
-def load(flow: "GradientFlow", saved: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
+def load(flow: Any, saved: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
     """Go on from this rank's state, or for another number of ranks from a list of all. Collective.
 
     From a list each rank takes the same share of the sum of all residuals: nothing is lost.
@@ -46,7 +46,7 @@ def load(flow: "GradientFlow", saved: dict[str, Any] | Sequence[dict[str, Any]])
     flow.taken.loads -= 1
 
 
-def require_fitting(flow: "GradientFlow", saved: Any, states: list[Any]) -> bool:
+def require_fitting(flow: Any, saved: Any, states: list[Any]) -> bool:
     """ValueError unless these can be loaded. -> are they this rank's own?"""
     right = bool(states) and all(isinstance(s, dict) and s.get("state") for s in states)
     require(right, f"{str(saved)[:40]}", "what state_dict gave, or a list of it", 'saved["flow"]')
