@@ -19,8 +19,8 @@ module: `from refgf.oracle.definitions import ring_allreduce`. They stand in spe
     hierarchy/      H        tree, doubling, hierarchies of nodes
     topk/           T        fine-grained sparsity
     cache/          K        shards, cache levels
-    zero/           Z        each rank holds the optimiser's state of one slice
     powersgd/       W        gradients of low rank, whose factors are summed
+    zero/           Z        each rank holds a slice of the optimiser's state, or of all
     network/        N        layers, by plain loops, AlexNet, ResNet-50
     rounding.py     N12-N13  how far rounding may move AlexNet's gradients
 """
@@ -178,6 +178,7 @@ from refgf.oracle.spec.topk.choice import keep_count, top_k
 from refgf.oracle.spec.topk.mstopk import mstopk
 from refgf.oracle.spec.topk.steps import hitopk_run, sparsify, topk_run
 from refgf.oracle.spec.topk.traffic import hitopk_pairs_traffic, topk_traffic
+from refgf.oracle.spec.zero.layers import zero3_calls
 from refgf.oracle.spec.zero.step import zero_run, zero_slice, zero_step, zero_traffic
 
 __all__ = [name for name in dir() if callable(globals()[name]) and not name.startswith("_")]

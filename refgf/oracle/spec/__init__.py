@@ -53,5 +53,6 @@ import refgf.oracle.spec.topk.mstopk
 import refgf.oracle.spec.topk.steps
 import refgf.oracle.spec.topk.traffic
 import refgf.oracle.spec.two_ranks
+import refgf.oracle.spec.zero.layers
 import refgf.oracle.spec.zero.lesson_16
 import refgf.oracle.spec.zero.step

@@ -5,15 +5,18 @@
     allgather of the parameters         all ranks hold the same bits again
 
 These are the two halves of the ring (comm/ring.py) with the update between them. An elementwise
-optimiser gives the bits of ring allreduce and the same optimiser on all n elements; one that
-needs a norm of a layer (LARS) does not.
+optimiser gives the bits of ring allreduce and the same optimiser on all n elements. LARS needs the
+norms of whole layers: papers/jia/slice_norms.py.
 
 Cost per step and rank r, as ring allreduce: 2(p-1) messages, empty ones too, and
 2n - |slice r+1| - |slice r+2| elements sent. Optimiser's state: |slice r+1| elements an array.
 Source: Rajbhandari et al. 2020, "ZeRO", section 5 (P_os); the ring's order of sums: ours.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 from refgf.arguments import checked
 from refgf.comm.arguments import Comm, require_flat
@@ -21,6 +24,20 @@ from refgf.comm.gather import allgather_slices, reduce_scatter
 from refgf.comm.slices import slices
 from refgf.device import Array
 from refgf.exchange.interfaces import Optimizer
+
+
+def cut_specs(specs: Sequence[Any], own: slice) -> list[SimpleNamespace]:
+    """What an optimiser must know of a slice of a pool: of each tensor its elements, and decay.
+
+    Tensors outside the slice have none. specs have .shape and .decay.
+    """
+    found, start = [], 0
+    for spec in specs:
+        stop = start + math.prod(spec.shape)
+        elements = max(0, min(stop, own.stop) - max(start, own.start))
+        found.append(SimpleNamespace(shape=(elements,), decay=spec.decay))
+        start = stop
+    return found
 
 
 @checked
@@ -51,4 +68,17 @@ class ZeRO1:
             )
         own = self._reduce(gradients)
         self.optimizer.step(gradients[own], rate, None, None)
+        self.gather()
+
+    def gather(self) -> None:
+        """All ranks take all slices of the parameters: in each step, and after a `load`."""
         self._gather(self.parameters)
+
+    @property
+    def pieces(self) -> list[tuple[int, int]]:
+        """Where this rank's elements lie, for checkpoint.py."""
+        return [(self.own.start, self.own.stop)]
+
+    @property
+    def kept(self) -> dict[str, Array]:
+        return {"parameters": self.parameters[self.own]} | self.optimizer.state

@@ -9,7 +9,9 @@ from refgf.comm.ring import ring_allreduce
 from refgf.comm.slices import slices
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
-from refgf.papers.zero.zero1 import ZeRO1
+from refgf.papers.jia.lars import LARS
+from refgf.papers.jia.slice_norms import shared_norms
+from refgf.papers.zero.zero1 import ZeRO1, cut_specs
 from refgf.training.sgd import MomentumSGD
 
 STEPS = 3
@@ -57,6 +59,38 @@ def test_the_bits_are_those_of_ring_and_sgd(size, n):
     assert state == [4 * k for k in owned[1 : size + 1]]  # bytes of float32, one array
     elements = [2 * n - owned[(r + 1) % size] - owned[(r + 2) % size] for r in range(size)]
     assert sent == [(STEPS * 2 * (size - 1), STEPS * 4 * k) for k in elements]
+
+
+SPECS = [SimpleNamespace(shape=shape, decay=len(shape) > 1) for shape in ((5, 4), (3,), (7, 6))]
+
+
+def with_lars(comm, sharded):
+    n = sum(int(np.prod(spec.shape)) for spec in SPECS)
+    w, allreduce = start(n), ring_allreduce(comm)
+
+    def of_slice(own):
+        return LARS(cut_specs(SPECS, own), w[own], trust=0.1, norms=shared_norms(allreduce))
+
+    zero, whole = ZeRO1(comm, w, of_slice), LARS(SPECS, w, trust=0.1)
+    for step in range(STEPS):
+        g = gradients(comm.Get_rank(), step, n)
+        if sharded:
+            zero.step(g, 0.1)
+        else:
+            allreduce(g)
+            whole.step(g, 0.1)
+    return w
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 8])
+def test_lars_shares_its_norms(size):
+    """Sums of squares in float64 are rounded in another order: at most an ulp a step of float32."""
+    found, wanted = (threads.run(size, with_lars, sharded) for sharded in (True, False))
+    for ours, theirs in zip(found, wanted):
+        assert ours.tobytes() == found[0].tobytes()
+        np.testing.assert_allclose(ours, theirs, rtol=STEPS * 2**-23, atol=STEPS * 2**-23)
+    alone = start(sum(int(np.prod(spec.shape)) for spec in SPECS))
+    assert np.abs(found[0] - alone).max() > 0.01
 
 
 REFUSED = {".step on rank 0: got gradients": start(4), " on rank 0: got shape": start(4)[None]}

@@ -60,7 +60,7 @@ from tests.support.own.powersgd import (  # noqa: F401
 )
 from tests.support.own.prescribed import Prescribed, Spec
 from tests.support.own.times import *  # noqa: F403  ring_s, step_times, greedy_counts ... hitopk_s
-from tests.support.own.zero import zero_slice, zero_traffic  # noqa: F401
+from tests.support.own.zero import zero3_calls, zero_slice, zero_traffic  # noqa: F401
 from tests.support.stacks import new_flow
 
 ALGORITHMS = {"ring": ring.allreduce, "direct": direct.allreduce}
