@@ -26,7 +26,8 @@ PREDICTION  n elements, p ranks, an optimiser with s states (momentum 1, Adam 2)
                 ZeRO-3, FSDP     n/p      n/p        s n/p    3 (p-1)/p n
 
             Each element is treated alike, and the sums are the ring's: the same bits. LARS and
-            clipping need norms of all slices (lesson 11). ZeRO-3 is predicted here, not run.
+            clipping need norms of all slices (lesson 11). ZeRO-3 gathers a layer while
+            the one before computes (refgf/papers/zero/zero3.py).
 
 Before you run it, write down: by how many percent does ZeRO-1 reduce what a rank holds (weights,
 gradients, momentum)? Does a step take longer or shorter than before?

@@ -14,8 +14,8 @@ def draw(result: dict) -> dict:
     draw_memory(memory, result)
     draw_steps(steps, result)
     below = (
-        "Left: the small AlexNet that is trained, momentum SGD; activations are not counted. "
-        "Paler bars: by formula, not run."
+        "Left: the small AlexNet that is trained, momentum SGD; activations and ZeRO-3's two whole "
+        "layers are not counted. Paler: by formula, not run."
     )
     figures = {"": axes.finish(figure, memory, steps, below=below)}
     return figures | {"links": draw_links(result["predicted"])}

@@ -1,22 +1,28 @@
-"""Lesson 16: time of a step, all hold all next to ZeRO-1, on the emulated cluster.
+"""Lesson 16: time of a step, all hold all next to ZeRO-1 and ZeRO-3, on the emulated cluster.
 
 The full-size AlexNet on a virtual accelerator; with --like this-machine the small one, for real.
 Times are this machine's; tables and figures divide by the dilation.
 """
 
+from contextlib import closing
 from functools import partial
 
 import kit
 from kit import flow, images, virtual
 from kit.experiment import in_turn, is_own, say_star, star
 from lab.lazy import grouped_steps
-from lab.sharding.training import ALL, ZERO, OneRing
+from lab.sharding.slept import SleptLayers, units
+from lab.sharding.training import ALL, ZERO, ZERO3, OneRing, sharded_network
 from refgf.exchange.lazy import Theta
+from refgf.exchange.overlap import AtOnce, CommunicationThread
 from refgf.exchange.result import StepResult
+from refgf.papers.zero.zero3 import ZeRO3
+from refgf.plan.sharding import GATHER, REDUCE, Queue, fsdp_s
 from refgf.predict.timeline import lazy, predict
 from refgf.training.step import train_step
 
 NETWORK, NOTHING_SENT, OVERLAPPED = "alexnet", "nothing sent", "all hold all, overlapped"
+AHEAD = f"{ZERO3}, gathered ahead"
 MIB = 2**20
 THETA = {True: 16 * MIB, False: MIB // 8}  # bytes of a call: emulated, this machine
 
@@ -32,13 +38,18 @@ def measure(run: kit.Run, train, shard, zero_step) -> dict:
         model, (batch,) = images.model(run, train), images.steps(run, train, 1)
         stack = flow.new(run, train, overlap=True, grouping=Theta(THETA[False]))
     zero, ring = shard(run.comm, model), OneRing(run.comm, model.gradients.flat)
+    thread = CommunicationThread()
+    layered = {
+        name: layers(run, train, calls) for name, calls in ((ZERO3, AtOnce()), (AHEAD, thread))
+    }
     tries = {
         NOTHING_SENT: partial(train_step, model, virtual.NoExchange(), *batch, rate=0.0),
         ALL: partial(train_step, model, ring, *batch, rate=0.0),
         ZERO: partial(zero_step, model, zero, *batch, rate=0.0),
         OVERLAPPED: partial(stack.step, *batch, rate=0.0),
+        **{name: partial(each.step, *batch, rate=0.0) for name, each in layered.items()},
     }
-    with stack:
+    with stack, closing(thread):
         found = in_turn(run, tries, run.quick(1, 3, 7), warmup=1)
     own = zero.own
     update = {
@@ -48,7 +59,7 @@ def measure(run: kit.Run, train, shard, zero_step) -> dict:
         ),
     }
     off = found.pop(NOTHING_SENT)["timing"]
-    predicted, own_s = predictions(run, model, off.median_s, update)
+    predicted, own_s = predictions(run, model, layered[ZERO3], off.median_s, update)
     rows = [
         {"name": name, **row, "predicted_s": predicted.get(name)}
         | {"own_share": own_s[name] / row["timing"].median_s}
@@ -58,7 +69,17 @@ def measure(run: kit.Run, train, shard, zero_step) -> dict:
     return {"rows": rows, "update": update, "off": off}
 
 
-def predictions(run: kit.Run, model, off_s: float, update: dict) -> tuple[dict, dict]:
+def layers(run: kit.Run, train, calls) -> ZeRO3:
+    """ZeRO-3 of a network of its own, slept layer by layer or for real."""
+    if run.regime.like is None:
+        return sharded_network(run, train, calls)
+    model = virtual.model(run, NETWORK)
+    return ZeRO3(run.comm, SleptLayers(model.network), model.parameters, calls=calls)
+
+
+def predictions(
+    run: kit.Run, model, layered: ZeRO3, off_s: float, update: dict
+) -> tuple[dict, dict]:
     """({name: seconds}, {name: own work}); none where only a link is stated.
 
     A step with nothing sent has the update of all elements in it.
@@ -69,6 +90,7 @@ def predictions(run: kit.Run, model, off_s: float, update: dict) -> tuple[dict, 
     nbytes = pool.flat.nbytes
     copied_s = costs.own.b_s_per_byte * nbytes
     own_s = {ALL: k[ALL] + copied_s, ZERO: k[ZERO] + copied_s, OVERLAPPED: k[ALL] + copied_s}
+    own_s |= {name: k[ZERO] + 1.5 * copied_s for name in (ZERO3, AHEAD)}
     if run.options.link:
         return {}, own_s
     ring_s = costs.call(nbytes)
@@ -79,6 +101,10 @@ def predictions(run: kit.Run, model, off_s: float, update: dict) -> tuple[dict, 
         groups = lazy(gradients, THETA[True])
         found[OVERLAPPED] = predict(gradients, groups, costs.call, True, compute_s).step_s
         found[OVERLAPPED] += k[ALL]
+        for name, prefetch in ((ZERO3, False), (AHEAD, True)):
+            half = {kind: lambda nbytes: costs.call(nbytes) / 2 for kind in (GATHER, REDUCE)}
+            each = units(layered.network.layers)
+            found[name] = fsdp_s(each, Queue(half, 4), prefetch=prefetch) + k[ZERO]
     return found, own_s
 
 

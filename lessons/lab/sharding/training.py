@@ -1,4 +1,4 @@
-"""Lesson 16: a training in which every rank holds all, and the same with ZeRO-1.
+"""Lesson 16: a training in which every rank holds all, and the same with ZeRO-1 and ZeRO-3.
 
 Bits, losses, messages and bytes, and the bytes of the arrays that a rank holds, counted.
 """
@@ -12,13 +12,15 @@ from kit import images
 from refgf.comm.ring import ring_allreduce
 from refgf.device import to_host
 from refgf.exchange.result import StepResult
-from refgf.oracle.definitions import zero_traffic
+from refgf.oracle.definitions import zero3_calls, zero_traffic
 from refgf.oracle.spec.zero.lesson_16 import held
+from refgf.papers.zero.zero3 import ZeRO3
+from refgf.training.sgd import MomentumSGD
 from refgf.training.step import train_step
 
-ALL, ZERO = "all hold all", "ZeRO-1"
+ALL, ZERO, ZERO3 = "all hold all", "ZeRO-1", "ZeRO-3"
 PARTS = "weights", "gradients", "state"
-STAGES = {ALL: 0, ZERO: 1, "ZeRO-2": 2, "ZeRO-3": 3}
+STAGES = {ALL: 0, ZERO: 1, "ZeRO-2": 2, ZERO3: 3}
 
 
 class OneRing:
@@ -35,16 +37,33 @@ class OneRing:
         return StepResult()
 
 
+def sharded_network(run: kit.Run, train, calls=None) -> ZeRO3:
+    """ZeRO-3 of the network that is trained, with its optimiser's settings."""
+    model = images.model(run, train)
+    settings = model.optimizer.momentum, model.optimizer.weight_decay
+
+    def sgd(specs, parameters, workspace) -> MomentumSGD:
+        return MomentumSGD(specs, parameters, *settings, workspace)
+
+    return ZeRO3(run.comm, model.network, model.parameters, sgd, calls)
+
+
 def compare(run: kit.Run, train, shard, zero_step) -> dict:
-    """Both trainings, from the same weights, with the same batches."""
+    """The trainings, from the same weights, with the same batches."""
     run.section(f"Training: {images.in_words(run)}")
     rows, ends, losses, count = [], [], [], run.quick(3, 30)
-    for name in (ALL, ZERO):
-        model = images.model(run, train)
+    for name in (ALL, ZERO, ZERO3):
+        if name == ZERO3:
+            layered = sharded_network(run, train)
+            step, optimizer = layered.step, layered.optimizer
+            pools = layered.parameters.nbytes, layered.gradients.nbytes
+        else:
+            model = images.model(run, train)
+            pools = model.parameters.flat.nbytes, model.gradients.flat.nbytes
         if name == ZERO:
             zero = shard(run.comm, model)
             step, optimizer = partial(zero_step, model, zero), zero.optimizer
-        else:
+        elif name == ALL:
             exchange = OneRing(run.comm, model.gradients.flat)
             step, optimizer = partial(train_step, model, exchange), model.optimizer
         mine = []
@@ -53,12 +72,14 @@ def compare(run: kit.Run, train, shard, zero_step) -> dict:
             mine.append(step(*batch, rate=run.options.rate))
         sent = run.comm.messages, run.comm.bytes
         states = sum(array.nbytes for array in optimizer.state.values())
-        pools = model.parameters.flat.nbytes, model.gradients.flat.nbytes
         rows.append({"name": name, **most_of(run, (*pools, states), sent)})
-        ends.append(to_host(model.parameters.flat).copy())
+        if name != ZERO3:  # its sums are in the ring's order layer by layer: other bits
+            ends.append(to_host(model.parameters.flat).copy())
         losses.append(np.sum(run.plain.allgather(mine), axis=0).tolist())
-    n = ends[0].size
-    return report(run, {"rows": rows, "elements": n, "losses": losses} | differing(run, ends))
+    found = {"rows": rows, "elements": ends[0].size, "losses": losses}
+    found["whole_layers"] = layered.whole_bytes
+    found["layers"] = [unit.part.stop - unit.part.start for unit in layered.units]
+    return report(run, found | differing(run, ends))
 
 
 def most_of(run: kit.Run, nbytes: tuple, sent: tuple) -> dict:
@@ -88,7 +109,10 @@ def report(run: kit.Run, found: dict) -> dict:
     n, p = found["elements"], run.size
     for row in found["rows"]:
         row["formula"] = formula(n, p, STAGES[row["name"]])
-    found["sent_formula"] = max(zero_traffic(n, p, rank)[1] for rank in range(p))
+    by_rank = {ZERO: [zero_traffic(n, p, rank)[1] for rank in range(p)]}
+    calls = (zero3_calls(found["layers"], p, rank) for rank in range(p))
+    by_rank[ZERO3] = [4 * sum(elements for *_, elements in each) for each in calls]
+    found["sent_formula"] = {name: max(nbytes) for name, nbytes in by_rank.items()}
     found["stages"] = {name: formula(n, p, stage) for name, stage in STAGES.items()}
     table = []
     for name, nbytes in found["stages"].items():
@@ -112,7 +136,12 @@ def report(run: kit.Run, found: dict) -> dict:
     run.say("\nWhat a rank sends in a step, at most:")
     run.table(["", "messages", "bytes"], sends)
     run.say(
-        f"After {len(found['losses'][0])} steps {found['from_the_ring']} of {n:,} weights have "
-        f"other bits than with the ring;\nbetween ranks {found['between_ranks']}."
+        f"ZeRO-3 has two whole layers, too, of weights and of gradients: "
+        f"{kit.number_of_bytes(found['whole_layers'])}."
     )
+    run.say(
+        f"After {len(found['losses'][0])} steps of ZeRO-1 {found['from_the_ring']} of {n:,} "
+        f"weights have other bits than with the ring;\nbetween ranks {found['between_ranks']}."
+    )
+    run.say("ZeRO-3 adds in the ring's order layer by layer: other bits, and right ones.")
     return found
