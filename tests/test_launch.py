@@ -28,7 +28,7 @@ from tests.support import jobs
 SECONDS = 10
 START = """
 import refgf.launch
-import os, signal, sys, threading, time
+import io, os, signal, sys, threading, time
 from mpi4py import MPI
 comm = MPI.COMM_WORLD
 comm.Barrier()
@@ -230,6 +230,13 @@ def test_a_rank_without_a_stream(stream):
     program = f"if comm.rank == 1:\n    sys.{stream} = None\n    divide()\ncomm.Barrier()"
     ended = ends(3, START + program)
     assert stream == "stderr" or "ZeroDivisionError" in ended.stderr
+
+
+@jobs.needs_mpiexec
+def test_a_rank_whose_stderr_is_a_buffer():
+    """torch.distributed's own excepthook collects what ours prints, and would print it later."""
+    ended = ends(3, START + "if comm.rank == 1:\n    sys.stderr = io.StringIO()\n    divide()")
+    assert "ZeroDivisionError" in ended.stderr and "rank 1 of 3" in ended.stderr
 
 
 @jobs.needs_mpiexec

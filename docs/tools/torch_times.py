@@ -69,7 +69,7 @@ def pace(network: Network, step_s: float) -> dict:
     """For WaitingModel: seconds of forward, and of each tensor's backward."""
     first_s, *later = [step_s * ready_s for ready_s in network.ready_s]
     ends = [step_s / 3, first_s, *later]
-    return {"forward_s": step_s / 3, "steps_s": [b - a for a, b in zip(ends, ends[1:])]}
+    return {"forward_s": step_s / 3, "steps_s": [max(0.0, b - a) for a, b in zip(ends, ends[1:])]}
 
 
 def sent_bytes() -> int:

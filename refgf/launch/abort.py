@@ -160,6 +160,13 @@ def _print(text: str) -> None:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.write(text if stream is sys.stderr else "")
             stream.flush()
+    try:
+        sys.stderr.fileno()
+    except (OSError, ValueError, AttributeError):
+        # a buffer, as torch.distributed puts there: it ends with this process
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.__stderr__.write(text)  # type: ignore[union-attr]
+            sys.__stderr__.flush()  # type: ignore[union-attr]
 
 
 def _wait_for_reader(at_most_s: float = 2.0) -> None:
