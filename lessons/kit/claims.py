@@ -134,10 +134,10 @@ def verdicts(claims, result: dict) -> list[Verdict]:
     ]
 
 
-def caveat(result: dict) -> str:
-    """Why this result's times, or all of it, judge nothing; "" where they do."""
+def caveat(result: dict, claims) -> str:
+    """Why this result's times, or all of it, judge nothing; "" where they do or none is timed."""
     if at(result, "options", "quick"):
         return "--quick shows that the lesson runs. Its sizes are too small to judge anything."
-    if at(result, "load", "busy"):
+    if at(result, "load", "busy") and any(claim.timed for claim in claims):
         return f"BUSY MACHINE. {result['load']['said']}."
     return ""

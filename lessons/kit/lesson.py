@@ -293,7 +293,7 @@ class Lesson:
 
     def _reveal(self, run: Run, result: dict, decided: list) -> None:
         """What was measured, the verdicts and the guess; with --quick only `mine` and WRONG."""
-        if caveat := claims.caveat(result):
+        if caveat := claims.caveat(result, self.reveal.claims):
             run.tell("\n" + textwrap.fill(caveat, COLUMNS))
         elif result["load"]["said"] == load.NOT_LOOKED:
             run.tell(f"\n({load.NOT_LOOKED})")
@@ -350,7 +350,7 @@ class Lesson:
         for figure in figures.values() if "rejected" in result else ():
             mine_shown.call_wrong(figure)
         print()
-        caveat = claims.caveat(result)
+        caveat = claims.caveat(result, self.reveal.claims)
         for name, figure in figures.items():
             stem = f"{self.name}_{name}" if name else self.name
             file = path.with_name(f"{stem}.{options.format}")
