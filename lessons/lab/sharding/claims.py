@@ -173,16 +173,18 @@ CLAIMS = (
 
 
 def rows(r: dict) -> list[Row]:
-    """What ZeRO-1 holds and sends next to the formulas; steps in the cluster's time."""
+    """What a rank keeps and sends next to the formulas; two steps in the cluster's time."""
     k, found = r["regime"]["dilation"], []
-    for name, keeps in ((ZERO, "holds"), (ZERO3, "keeps")):
-        predicted, formula = by_formula(name)(r), r["training"]["sent_formula"][name]
-        words = f"a rank of {name}"
-        found.append(Row(f"{words} {keeps}", held(name)(r), predicted, number_of_bytes))
-        found.append(Row(f"{words} sends", sent(r, name), formula, number_of_bytes))
+    for name in (ZERO, ZERO3):
+        kept = held(name)(r), by_formula(name)(r)
+        found.append(Row(f"a rank of {name} keeps", *kept, number_of_bytes))
+    formula = r["training"]["sent_formula"][ZERO3]
+    found.append(Row(f"a rank of {ZERO3} sends", sent(r, ZERO3), formula, number_of_bytes))
     for row in r["steps"]["rows"]:
-        predicted_s = row["predicted_s"] and row["predicted_s"] / k
-        found.append(Row(f"step, {row['name']}", row["timing"]["median_s"] / k, predicted_s))
+        if row["name"] in (ZERO, AHEAD):
+            predicted_s = row["predicted_s"] and row["predicted_s"] / k
+            timing = row["timing"]["median_s"] / k
+            found.append(Row(f"step, {row['name']}", timing, predicted_s))
     return found
 
 

@@ -86,8 +86,12 @@ def given(shapes: list, p: int, r: int, rng: np.random.Generator, steps: int = 2
 
 @RUN.fresh
 def any_steps(d: Draw) -> dict:
-    r = d.integer(1, 2)
-    shapes = [[d.integer(3, 6), d.integer(4, 7)], [d.integer(0, 3)], [2, 3, d.integer(2, 6)]]
+    r = d.integer(1, 3)
+    shapes = [
+        [r + d.integer(3, 6), r + d.integer(4, 7)],
+        [d.integer(0, 3)],
+        [2, 3, d.integer(2, 6)],
+    ]
     return given(shapes, min(d.p, 12), r, d.rng, 3) | {"feedback": pick(d.rng, True, True, False)}
 
 
