@@ -266,7 +266,7 @@ NUMBER = (
 
 SAID = r"\binf\b|not in these sizes|\b(?:flops|memory)(?:, (?:flops|memory)){2}|: (?:yes|no)$"
 SAID += r"|\bnothing +-(?!\S)"  # hidden, where overlap is not shorter
-SAID += r"|(?:(?<= [mu]s  )|(?<=\d s  ))(?:flops|memory) *$"  # what limits a layer on this machine
+SAID += r"|(?<=s  )(?:flops|memory) *$|(?<=s   )flops *$"  # what limits a layer on this machine
 MEASURED = (  # lines that the measured times decide
     r" +within its noise|The best merge:|theta from .* would make the same|No theta makes these|"
     r"to be sent in another|.*The largest gain is|largest excess of a real network:\n.*\n|"

@@ -5,7 +5,8 @@ from kit.trials import mean_and_half
 from lab.low_rank.methods import DENSE, DROPPED, GATHERED, RANK_1, RANK_4, SUMMED, TOPK, VOTE
 
 KIB = 1 / 1024
-LOOKS = {name: number for number, name in enumerate((*SUMMED, *GATHERED))}
+GROWING = (DENSE, RANK_4, VOTE, *GATHERED)  # of the left panel
+KINDS = {name: 1 for name in SUMMED} | {name: 2 for name in GATHERED} | {DENSE: 0}  # looks
 AWAY = {  # where a name stands: points from its mark, and how it is aligned
     DENSE: (0, -22, "center"),
     RANK_4: (0, 14, "center"),
@@ -21,13 +22,14 @@ def draw(result: dict):
     draw_learned(learned, result["learning"], max(2, result["ranks"]))
     below = (
         "Left: marks counted, lines by formula; full: summed by an allreduce, dashed: gathered "
-        "(CSC is counted in lesson 06). Right, hollow: the same, with the error dropped."
+        "(lesson 06 counts CSC). Right: squares are summed, triangles gathered; hollow: the error "
+        "dropped."
     )
     return axes.finish(figure, growth, below=below)
 
 
 def draw_growth(axis, sent: dict) -> None:
-    for name, number in LOOKS.items():
+    for number, name in enumerate(GROWING):
         look, ranks = axes.style(number), sent["ranks"]
         line = "-" if name in SUMMED else "--"
         y = [KIB * nbytes for nbytes in sent["bytes"][name]]
@@ -49,7 +51,7 @@ def draw_learned(axis, learning: dict, p: int) -> None:
     count = len(learning["methods"][RANK_1])
     for name, values in learning["methods"].items():
         kind = name.removesuffix(DROPPED)
-        look = axes.style(LOOKS[kind]) | ({} if kind == name else {"mfc": "white"})
+        look = axes.style(KINDS[kind]) | ({} if kind == name else {"mfc": "white"})
         mean, half = mean_and_half(values)
         x, (right, up, aligned) = KIB * learning["bytes"][name], AWAY.get(name, (9, -4, "left"))
         axis.errorbar(x, mean, half or 0, capsize=4, ms=8, ls="none", **look)
