@@ -126,6 +126,8 @@ def right(name: str, comm: object, folder: Path) -> dict:
             "value": 0.0,
             "workspace": Workspace(),
         },
+        "powersgd.powersgd.PowerSGD": lambda: {"comm": comm, "shapes": ((4, 5), (3,))},
+        "zero.zero3.ZeRO3": lambda: zero3(comm),
         "zero.zero1.ZeRO1": lambda: {
             "comm": comm,
             "parameters": np.ones(20, np.float32),
@@ -157,6 +159,16 @@ def right(name: str, comm: object, folder: Path) -> dict:
         "scaling.simulate.Run": lambda: {"schedules": [[]], "itemsize": 4, "link": link},
         "signsgd.signsgd.SignSGD": lambda: {"comm": comm},
     }.get(name, lambda: made_up(classes()[name]))()
+
+
+def zero3(comm: object) -> dict:
+    from refgf.exchange.pool import Pool
+    from tests.support.networks import small
+
+    network, *_ = small("none")
+    pools = [Pool(network.tensors, network.dtype) for _ in "pg"]
+    network.bind(*(pool.views for pool in pools))
+    return {"comm": comm, "network": network, "parameters": pools[0]}
 
 
 def made_up(kind: type) -> dict:

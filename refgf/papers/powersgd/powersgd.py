@@ -45,7 +45,7 @@ class PowerSGD(Compressor):
         comm: Comm,
         wire=None,
         *,
-        shapes: Sequence,
+        shapes: Sequence[Sequence[int]],
         rank: int = 2,
         feedback: bool = True,
         seed: int = 0,

@@ -39,7 +39,7 @@ from refgf.training.sgd import MomentumSGD
 
 
 @dataclass(frozen=True)
-class LayerShard:
+class _Unit:
     """A layer with tensors. part: of the pool; own: of the part; kept: of this rank's arrays."""
 
     layer: Layer
@@ -70,7 +70,7 @@ class ZeRO3:
         self.network, self.calls = network, calls or AtOnce()
         self._gather, self._reduce = allgather_slices(comm), reduce_scatter(comm)
         self.n, specs = parameters.flat.size, []
-        self.units: list[LayerShard] = []
+        self.units: list[_Unit] = []
         owner, size = (comm.Get_rank() + 1) % comm.Get_size(), comm.Get_size()
         first, kept = len(parameters.specs), 0
         for layer in network.layers:
@@ -78,7 +78,7 @@ class ZeRO3:
             part = slice(parameters.offsets[first], parameters.offsets[last])
             own = slices(part.stop - part.start, size)[owner]
             if layer.tensors:
-                unit = LayerShard(layer, part, own, slice(kept, kept + own.stop - own.start))
+                unit = _Unit(layer, part, own, slice(kept, kept + own.stop - own.start))
                 self.units.append(unit)
                 specs += cut_specs(layer.tensors, own)
                 kept = unit.kept.stop
