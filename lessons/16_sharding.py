@@ -49,14 +49,13 @@ A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teachin
 import refgf.launch  # noqa: F401  before MPI starts
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import kit
 from kit import images
 from lab.sharding import oracle, predicted, steps, training
 from lab.sharding.claims import REVEAL
 from lab.sharding.picture import draw
-from refgf.papers.zero.zero1 import ZeRO1
+from refgf.papers.zero.zero1 import ZeRO1, cut_specs
 from refgf.training.sgd import MomentumSGD
 
 # ---- the idea, for all ranks in one process ----
@@ -91,11 +90,8 @@ def shard(comm, model) -> ZeRO1:
     pool, optimizer = model.parameters, model.optimizer
 
     def of_slice(own: slice) -> MomentumSGD:
-        specs = []
-        for spec, start, stop in zip(pool.specs, pool.offsets, pool.offsets[1:]):
-            elements = max(0, min(stop, own.stop) - max(start, own.start))
-            specs.append(SimpleNamespace(shape=(elements,), decay=spec.decay))
         settings = optimizer.momentum, optimizer.weight_decay
+        specs = cut_specs(pool.specs, own)
         return MomentumSGD(specs, pool.flat[own], *settings, model.network.workspace)
 
     return ZeRO1(comm, pool.flat, of_slice)

@@ -40,11 +40,7 @@ class OneRing:
 def sharded_network(run: kit.Run, train, calls=None) -> ZeRO3:
     """ZeRO-3 of the network that is trained, with its optimiser's settings."""
     model = images.model(run, train)
-    settings = model.optimizer.momentum, model.optimizer.weight_decay
-
-    def sgd(specs, parameters, workspace) -> MomentumSGD:
-        return MomentumSGD(specs, parameters, *settings, workspace)
-
+    sgd = partial(MomentumSGD, **model.optimizer.settings)
     return ZeRO3(run.comm, model.network, model.parameters, sgd, calls)
 
 

@@ -10,6 +10,8 @@ A `ZeRO1` or `ZeRO3` has `pieces`, the elements of the pool that are this rank's
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from refgf.device import Array, array_module, to_host
 
 
@@ -27,9 +29,11 @@ def saved(zero: Sharing) -> dict[str, Any]:
 
 
 def load(zero: Sharing, every: Sequence[dict[str, Any]]) -> None:
-    """Take this rank's elements from what all ranks had `saved`, in any order."""
-    found, wanted = 0, sum(stop - start for start, stop in zero.pieces)
-    arrays = zero.kept
+    """Take this rank's elements from what all ranks had `saved`, in any order.
+
+    ValueError, and nothing changed, unless each element is there once.
+    """
+    arrays, taken, times = zero.kept, [], np.zeros(sum(b - a for a, b in zero.pieces), int)
     for state in every:
         names = set(state["arrays"])
         if names != set(arrays):
@@ -38,14 +42,16 @@ def load(zero: Sharing, every: Sequence[dict[str, Any]]) -> None:
                 "that saved them"
             )
         for theirs, mine in common(state["pieces"], zero.pieces):
-            found += mine.stop - mine.start
-            for name, x in arrays.items():
-                x[mine] = array_module(x).asarray(state["arrays"][name][theirs])
-    if found != wanted:
+            times[mine] += 1
+            taken.append((state["arrays"], theirs, mine))
+    if (wrong := np.count_nonzero(times != 1)) > 0:
         raise ValueError(
-            f"load: got {found} of this rank's {wanted} elements; wanted all, each once; next: "
-            "pass what every rank saved, of the same network"
+            f"load: got {wrong} of this rank's {times.size} elements never or twice; wanted each "
+            "once; next: pass what every rank saved, of the same network"
         )
+    for saved_arrays, theirs, mine in taken:
+        for name, x in arrays.items():
+            x[mine] = array_module(x).asarray(saved_arrays[name][theirs])
 
 
 def common(
