@@ -12,6 +12,7 @@ is inferred; with NCCL they may still be in flight. Idle cycles are not modelled
 finds none in flight is sent at once, up to 1 ms too early.
 """
 
+from functools import cache
 from math import ceil
 
 from refgf.plan.question import Question
@@ -39,7 +40,7 @@ def ddp_groups(
 
 def horovod_s(gradients: Gradients, question: Question, threshold: float) -> float:
     """End of the last fused call and of backward, which calls slow down as in timeline.predict."""
-    allreduce_s, compute_s = question.flat, gradients[-1][0]
+    allreduce_s, compute_s = cache(question.flat), gradients[-1][0]
     now_s, late_s, done = 0.0, 0.0, 0  # late_s: delay of backward by calls so far
     cycle_s = -CYCLE_S  # start of the last cycle
     while done < len(gradients):
@@ -61,11 +62,11 @@ def horovod_s(gradients: Gradients, question: Question, threshold: float) -> flo
 
 def of_ddp(question: Question) -> dict:
     """`advice` with bucket_cap_mb."""
-    gradients = in_float32(question)
+    gradients, allreduce_s = in_float32(question), cache(question.flat)
 
     def step_s(cap_mib: float, first_mib: float | None = None) -> float:
         groups = ddp_groups(gradients, cap_mib * MIB, first_mib and first_mib * MIB)
-        predicted = predict(gradients, groups, question.flat, question.overlap)
+        predicted = predict(gradients, groups, allreduce_s, question.overlap)
         return question.unmodelled.factor * (predicted.step_s + question.step.after_s)
 
     sweep = {cap: step_s(cap) for cap in sizes_mib(question)}

@@ -23,6 +23,7 @@ that nccl-tests measured over several GPUs a host is planned with the mean.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import ceil, inf
 
 from refgf.papers.mgwfbp.merge import exact_merge, greedy_merge
@@ -87,10 +88,18 @@ class PlannedSystem:
         return seconds + factor * self.more_s(question, seconds / factor)
 
     def with_calls(self, question: Question, groups: list[range]) -> float:
-        ready, after_s = question.step.ready, question.step.after_s
-        given = self.allreduce_s(question), question.overlap
-        formula_s = thetas.step_s(ready, groups, *given, **self.wire) + after_s
-        return question.unmodelled.factor * formula_s
+        return self.with_each(question, {0: groups})[0]
+
+    def with_each(self, question: Question, tried: Calls) -> dict[int, float]:
+        """{theta: seconds with its calls}. Calls of equal size are timed once."""
+        if not tried:
+            return {}
+        step, factor = question.step, question.unmodelled.factor
+        given = cache(self.allreduce_s(question)), question.overlap
+        return {
+            theta: factor * (thetas.step_s(step.ready, groups, *given, **self.wire) + step.after_s)
+            for theta, groups in tried.items()
+        }
 
     def tried(self, question: Question) -> Calls:
         """What `calls` has for this question; nothing where no call is made."""
@@ -101,8 +110,7 @@ class PlannedSystem:
 
     def sweep(self, question: Question) -> dict[int, float]:
         """{theta: seconds with its calls}."""
-        tried = self.tried(question).items()
-        return {theta: self.with_calls(question, groups) for theta, groups in tried}
+        return self.with_each(question, self.tried(question))
 
     def best_theta(self, question: Question) -> int | None:
         """In bytes on the wire. Its step is the best, or EQUAL. None: no theta is chosen."""
@@ -111,7 +119,7 @@ class PlannedSystem:
             return None
         slow = varied(question, **{name: high for name, (_, high) in ranges(question).items()})
         return thetas.best(
-            {theta: self.with_calls(question, groups) for theta, groups in tried.items()},
+            self.with_each(question, tried),
             lambda theta: self.with_calls(slow, tried[theta]),
         )
 
@@ -146,7 +154,11 @@ def merged(question: Question, system: PlannedSystem) -> Calls:
     """The exact merge is the best if calls do not slow backward down."""
     gradients, _ = thetas.sent(question.step.ready)
     few = len(gradients) <= MOST_EXACT
-    merge = (exact_merge if few else greedy_merge)(gradients, system.allreduce_s(question))
+    allreduce_s = system.allreduce_s(question)
+    if few:
+        merge = exact_merge(gradients, cache(allreduce_s))
+    else:
+        merge = greedy_merge(gradients, allreduce_s)
     if few and question.overlap == 1:
         return {0: merge}
     theta = SYSTEMS["theta"]
@@ -168,12 +180,13 @@ def fastest(question: Question) -> CallTime:
     """T(bytes) of the best allreduce in two levels; k rings between nodes share a node's link."""
     place, inside = (question.nodes, question.per_node), question.inside
     between, shared = question.fabric.between, shared_link(question)
+    flat = question.flat
 
     def allreduce_s(nbytes: float) -> float:
         n = ceil(nbytes)
         two_levels_s = two_level_ring_s(*place, n, 1, inside, shared)
         three_phases_s = hierarchical_s(*place, n, 1, inside, between)
-        return min(question.flat(nbytes), two_levels_s, three_phases_s)
+        return min(flat(nbytes), two_levels_s, three_phases_s)
 
     return allreduce_s
 

@@ -32,6 +32,7 @@ def groupings(sizes: tuple[int, ...]) -> dict[int, list[range]]:
     return {theta: lazy(gradients, theta) for theta in sorted(thetas) if theta <= total}
 
 
+@lru_cache(maxsize=16)
 def sent(
     ready: Gradients, itemsize: int = 4, percent: float | None = None
 ) -> tuple[Gradients, Gradients]:

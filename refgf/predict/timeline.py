@@ -95,8 +95,8 @@ def predict(
     last_s = max((ready_s for ready_s, _ in gradients), default=0.0)
     compute_s = last_s if compute_s is None else compute_s
     calls, free_s, late_s = [], 0.0, 0.0  # late_s: delay of the computation by calls so far
-    for group in (each for each in groups if any(gradients[i][1] for i in each)):
-        nbytes = sum(gradients[i][1] for i in group)
+    sizes = [sum(gradients[i][1] for i in group) for group in groups]
+    for group, nbytes in (each for each in zip(groups, sizes) if each[1]):
         start_s = max(free_s, gradients[group[-1]][0] + late_s)
         free_s = start_s + allreduce_s(nbytes)
         late_s += lateness(free_s - start_s, compute_s - (start_s - late_s), overlap)

@@ -15,7 +15,7 @@ from refgf.plan.step_times import StepTimes
 from refgf.plan.systems import CSC_PERCENT, MOST_EXACT, SYSTEMS, fastest, two_level_ring_s
 from refgf.plan.uncertainty import curve, planned
 from refgf.predict.cost import Line, Link, ring_line
-from refgf.predict.timeline import one_call
+from refgf.predict.timeline import one_call, predict
 
 BETWEEN, INSIDE = Link(30e-6, 8e-10), Link(3e-6, 1e-10)
 STEP = StepTimes("small", "this test", ((0.010, 1000), (0.011, 500_000), (0.020, 2_000_000)), 0.002)
@@ -338,3 +338,20 @@ def test_all_sizes_of_the_largest_model_in_ten_seconds():
     fabric = load("mgwfbp-10gbe")
     report.answer(Question(read_model("bert", fabric, 8, 49.0), fabric, 64, 4))
     assert time.process_time() - start_s < 10
+
+
+def test_a_sweep_times_calls_of_equal_size_once():
+    """Transformers repeat their layers: of 291 tensors of Llama-2-7B few sizes differ."""
+    asked, sizes = [], [100, 200] * 8
+
+    def allreduce_s(question):
+        return lambda nbytes: asked.append(nbytes) or 1e-3 + 1e-9 * nbytes
+
+    step = StepTimes("made", "", tuple((0.01 * (i + 1), n) for i, n in enumerate(sizes)))
+    question = Question(step, Fabric("made", "", Link(1e-6, 1e-9)), 4)
+    system = replace(SYSTEMS["theta"], allreduce_s=allreduce_s)
+    swept, tried = system.sweep(question), system.tried(question)
+    assert len(asked) == len(set(asked)) < sum(map(len, tried.values()))
+    for theta, groups in tried.items():
+        alone = predict([(t, 4 * n) for t, n in step.ready], groups, allreduce_s(question))
+        assert swept[theta] == alone.step_s
