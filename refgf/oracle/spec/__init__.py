@@ -5,6 +5,7 @@ statement.py says what a record holds. Import definitions from `refgf.oracle.def
 
 # ruff: noqa: F401  importing a technique makes its records
 import refgf.oracle.spec.backward
+import refgf.oracle.spec.cache.changes
 import refgf.oracle.spec.cache.epoch
 import refgf.oracle.spec.cache.levels
 import refgf.oracle.spec.cache.shards
@@ -16,6 +17,7 @@ import refgf.oracle.spec.daso.epoch
 import refgf.oracle.spec.daso.heat_cases
 import refgf.oracle.spec.daso.phases
 import refgf.oracle.spec.daso.traffic
+import refgf.oracle.spec.hierarchy.changes
 import refgf.oracle.spec.hierarchy.log_phases
 import refgf.oracle.spec.hierarchy.traffic
 import refgf.oracle.spec.hierarchy.two_levels
@@ -42,8 +44,10 @@ import refgf.oracle.spec.precision.half_sum
 import refgf.oracle.spec.precision.master
 import refgf.oracle.spec.ring_changes
 import refgf.oracle.spec.roofline
+import refgf.oracle.spec.roofline_changes
 import refgf.oracle.spec.rounding
 import refgf.oracle.spec.speedup
+import refgf.oracle.spec.speedup_changes
 import refgf.oracle.spec.stack
 import refgf.oracle.spec.stack_changes
 import refgf.oracle.spec.step_time
@@ -53,6 +57,7 @@ import refgf.oracle.spec.topk.mstopk
 import refgf.oracle.spec.topk.steps
 import refgf.oracle.spec.topk.traffic
 import refgf.oracle.spec.two_ranks
+import refgf.oracle.spec.zero.changes
 import refgf.oracle.spec.zero.layers
 import refgf.oracle.spec.zero.lesson_16
 import refgf.oracle.spec.zero.step
