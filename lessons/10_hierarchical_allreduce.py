@@ -30,11 +30,14 @@ PREDICTION  p ranks on m nodes with k ranks each (powers of two). Every rank has
                 tree                2 log2 m      log2 m n                   2 log2 k of n
                 recursive doubling  log2 m        k log2 m n                 log2 k of n
                 halving-doubling    2 log2 m      2(m-1)/m n                 2 log2 k, n/2 ... n/k
-                any allreduce                     at least 2(m-1)/m n
+                any sum by ranks                  at least 2(m-1)/m n
+                in the switch       1             n                          2(k-1) of n/k
 
             A message of b bytes takes alpha + beta b of its link, and ranks of a node share one
             link to the others. The link sends while its rank goes on to the next latency
             (lessons/lab/hierarchy/buffered_sends.py). Left out: ranks share this machine's cores.
+            Switches that sum (SHARP, SwitchML) are predicted only: each node sends n bytes once and
+            receives the sum once (`in_network_s` in refgf/papers/scaling/collectives.py).
 
             With few ranks a node three phases gain over the flat ring only, and others gain more.
             With more ranks a node they save more slow steps: the figure that ends in `_nodes`.

@@ -1,12 +1,16 @@
 """What lesson 10 says of its numbers."""
 
+from collections import Counter
+
 from kit.claims import GAIN, LIMIT, Claim
 from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import factor_apart, ratio
 from kit.words import number_of_bytes
-from lab.hierarchy.times import RING
+from lab.hierarchy.times import ITEMSIZE, RING
 from lab.hierarchy.yours import YOURS
+from refgf.papers.scaling.collectives import in_network_s
+from refgf.predict.cost import Link
 
 PHASES = "three phases"
 
@@ -63,6 +67,32 @@ def gain_over(r: dict, index: int, than: str, name: str) -> dict:
     """How many times as fast as `than` this algorithm sums the shortest (0) or longest vector."""
     found = r["points"][index]["measured"]
     return ratio(found[than], to=found[name])
+
+
+def switches_could_sum(r: dict) -> bool:
+    """Is there a link of known rate between several nodes?"""
+    known = r["emulated"] and r["link"]["between"]["beta_s_per_byte"] > 0
+    return bool(known) and len(set(r["node_of_rank"])) > 1
+
+
+def in_switch_s(r: dict, index: int) -> float:
+    """Predicted seconds of a sum in the switches, in this machine's time, of a point."""
+    inside, between = (Link(**r["link"][where]) for where in ("inside", "between"))
+    ranks_per_node = max(Counter(r["node_of_rank"]).values())
+    elements = r["points"][index]["bytes"] // ITEMSIZE
+    return in_network_s(ranks_per_node, elements, ITEMSIZE, inside, between)
+
+
+def in_switches(r: dict) -> tuple | None:
+    """In the switches and by the fastest of these, both predicted, for the shortest vector."""
+    if not switches_could_sum(r):
+        return None
+    return in_switch_s(r, 0), "<", min(r["points"][0]["predicted_s"].values())
+
+
+def long_in_switches(r: dict) -> tuple:
+    """In the switches and by the flat ring, both predicted, for the longest vector."""
+    return r["points"][-1]["predicted_s"][RING], "<", in_switch_s(r, -1), 1.5
 
 
 CLAIMS = (
@@ -127,6 +157,14 @@ CLAIMS = (
         "direction.",
         on_nodes(other_trends, "<", 0.01),
         unless="the processor's work, which falls with the number of messages",
+    ),
+    Claim(
+        "Predicted: where switches sum, the shortest vector takes less time than by any of these. "
+        "The longest gains less than 1.5 times over the flat ring.",
+        in_switches,
+        unless="two nodes, or a bus that takes longer than the latency between nodes",
+        timed=False,
+        control=long_in_switches,
     ),
     Claim(
         "Cases that are measured twice, against size and against k, take the same time both times: "

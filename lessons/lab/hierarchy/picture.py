@@ -3,6 +3,7 @@
 import kit
 from kit import axes
 from kit.rows import at, level, overlap, ratio, scaled
+from lab.hierarchy.claims import in_switch_s, switches_could_sum
 from lab.hierarchy.times import RING, SPLITS
 
 DOUBLING = "recursive doubling"
@@ -62,6 +63,7 @@ def draw_sizes(result: dict):
     title = "Gain over the flat ring; dashed: predicted"
     gain_axis.set(title=title, ylabel="times as fast as the flat ring", ylim=(0, 1.2 * max(gains)))
     draw_limit(gain_axis, points)
+    draw_switch(gain_axis, result)
     for axis in (time_axis, gain_axis):
         axis.set_xscale("log", base=2)
         axis.set_xticks(nbytes, [kit.number_of_bytes(n) for n in nbytes], rotation=45)
@@ -80,6 +82,19 @@ def draw_limit(axis, points: list[dict]) -> None:
     if shown:
         text = "grey: upper bound,\nfrom the least bytes\nbetween nodes"
         axis.annotate(text, shown[0], (7, 3), textcoords="offset points")
+
+
+def draw_switch(axis, result: dict) -> None:
+    """What a sum in the switches would gain over the flat ring, both predicted."""
+    if not switches_could_sum(result):
+        return
+    points = result["points"]
+    gains = [p["predicted_s"][RING] / in_switch_s(result, i) for i, p in enumerate(points)]
+    shown = [(p["bytes"], y) for p, y in zip(points, gains)]
+    axis.plot(*zip(*shown), "-.", color="dimgrey", lw=1.5)
+    first = next((at for at in shown if at[1] < axis.get_ylim()[1]), shown[0])
+    text = "in the switch,\npredicted"
+    axis.annotate(text, first, (-16, 16), textcoords="offset points", ha="right")
 
 
 def label_fastest(axis, point: dict, names: list[str], factor: float, where: str) -> None:

@@ -20,11 +20,27 @@ from refgf.predict.cost import (
 
 
 def least_between_s(nodes: int, elements: int, itemsize: int, between: Link) -> float:
-    """Lower bound of any allreduce over m nodes: the bytes of one node's link, 2 (m-1)/m n.
+    """Lower bound where only ranks sum, over m nodes: the bytes of one node's link, 2 (m-1)/m n.
 
     m-1 partial sums and m-1 copies of the sum cross m links (proof: Patarasuk & Yuan 2009).
     """
     return 2 * (nodes - 1) / nodes * between.beta_s_per_byte * itemsize * elements
+
+
+def in_network_s(
+    ranks_per_node: int, elements: int, itemsize: int, inside: Link, between: Link
+) -> float:
+    """Switches sum (SHARP, SwitchML): a node sends n bytes once and receives the sum once.
+
+        k ranks: reduce-scatter in the node -> n up, each switch of a tree adds, n down -> allgather
+
+    Reduction streams at 95 % of the link's rate (Graham et al. 2020, their abstract); here at all
+    of it. The way up and down the tree takes one alpha, as it does for a message between nodes
+    (inferred). So the time does not depend on the number of nodes. The bytes that leave a node are
+    fewer than `least_between_s` wants of ranks that sum: n, not 2 (m-1)/m n.
+    """
+    inside_s = ring_allreduce_s(ranks_per_node, elements, itemsize, inside)
+    return inside_s + between.message_s(itemsize * elements)
 
 
 def recursive_doubling_s(size: int, elements: int, itemsize: int, link: Link) -> float:

@@ -102,3 +102,20 @@ def test_nothing_is_faster_than_the_bytes_between_nodes(nodes, k):
     node_of_rank = [rank // k for rank in range(p)]
     times_s = [simulated(algorithm, p, n, Wires(node_of_rank, *links)) for algorithm in algorithms]
     assert times_s[0] == least_s == min(times_s)
+
+
+def test_sums_in_switches_by_hand():
+    """One rank a node: a message up and down. 4 ranks a node, 5 elements: slices of 2, in 3 + 3."""
+    inside, between = Link(1.0, 0.5, 0.25), Link(100.0, 10.0)
+    assert collectives.in_network_s(1, 5, 4, inside, between) == 100 + 20 * 10
+    node_s = 6 * (1 + 8 * 0.5) + 3 * 8 * 0.25
+    assert collectives.in_network_s(4, 5, 4, inside, between) == node_s + 100 + 20 * 10
+    assert collectives.in_network_s(3, 0, 4, inside, between) == 4 + 100
+
+
+def test_switches_send_fewer_bytes_than_ranks_that_sum():
+    """As many as two nodes, whose ranks need n, too; half as many as very many nodes."""
+    link = Link(0.0, 1.0)
+    in_switch_s = collectives.in_network_s(1, 60, 4, link, link)
+    least_s = [collectives.least_between_s(m, 60, 4, link) for m in (2, 3, 60)]
+    assert [s / in_switch_s for s in least_s] == pytest.approx([1, 4 / 3, 2 * 59 / 60])
