@@ -75,6 +75,10 @@ def right(name: str, comm: object, folder: Path) -> dict:
         "daso.bfloat16.Bfloat16Comm": lambda: {"comm": comm},
         "daso.phases.Phases": lambda: {"epochs": 12},
         "daso.heat.HeatPhases": lambda: {"epochs": 12},
+        "diloco.diloco.DiLoCo": lambda: {
+            "comm": comm,
+            "model": stacks.new_model(Prescribed(np.float32)),
+        },
         "datacache.Cache": lambda: {"read": bytes, "decode": decode, "shape": (2, 2, 3)},
         "datacache.disk.DiskCache": lambda: {
             "folder": str(folder / "disk"),

@@ -1,0 +1,228 @@
+"""DiLoCo by a dumber form of itself, all ranks in one process; its cost; equal bits."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from refgf.comm.schedule import collective
+from refgf.comm.slices import slices
+from refgf.machine import threads
+from refgf.machine.trace import TracedComm
+from refgf.oracle.definitions import momentum_step
+from refgf.oracle.definitions import ring_allreduce as ring_sums
+from refgf.papers.diloco.diloco import DiLoCo
+from refgf.papers.jia.hierarchical import consecutive_nodes, two_level_ring
+from refgf.plan import sharding
+from refgf.plan.fabric import Fabric
+from refgf.plan.question import Question
+from refgf.plan.sharding import Sharded
+from refgf.plan.step_times import StepTimes
+from refgf.predict.cost import Link
+from refgf.training.gradientflow import GradientFlow
+from tests.support.own.prescribed import Prescribed, Spec
+from tests.support.stacks import new_model
+
+STEPS, RATE = 7, 0.1
+
+
+def start(n, dtype=np.float32):
+    return np.random.default_rng(9).standard_normal(n).astype(dtype)
+
+
+def gradients(rank, step, n, dtype=np.float32):
+    return np.random.default_rng([rank, step]).standard_normal(n).astype(dtype)
+
+
+def model_of(n, momentum=0.9, dtype=np.float32):
+    w = start(n, dtype)
+    return new_model(Prescribed(w, [Spec("w", w.shape, True, n)]), momentum=momentum)
+
+
+def trained(comm, n, inner_steps, steps=STEPS, **settings):
+    """[(parameters, synchronised)] after each inner step, and what they sent."""
+    traced, rows = TracedComm(comm), []
+    with DiLoCo(traced, model_of(n), inner_steps, **settings) as diloco:
+        traced.reset()
+        for step in range(steps):
+            diloco.step(gradients(comm.Get_rank(), step, n)[None], None, 1, RATE)
+            rows.append((diloco.model.parameters.flat.copy(), diloco.synchronised))
+        return rows, (traced.messages, traced.bytes)
+
+
+def by_hand(p, n, inner_steps, rate=0.7, momentum=0.9):
+    """Parameters of all ranks after each step: one line an operation, each rounded."""
+    kind, begun, outer = np.float32, start(n), np.zeros(n, np.float32)
+    ws, vs, found = [begun.copy() for _ in range(p)], [np.zeros(n, np.float32)] * p, []
+    for step in range(STEPS):
+        pairs = [
+            momentum_step(ws[r], vs[r], kind(p) * gradients(r, step, n), RATE, 0.9)
+            for r in range(p)
+        ]
+        ws, vs = [w for w, _ in pairs], [v for _, v in pairs]
+        if (step + 1) % inner_steps == 0:
+            d = ring_sums([begun - w for w in ws])[0] / kind(p)
+            outer = kind(momentum) * outer + d
+            begun = begun - kind(rate) * (d + kind(momentum) * outer)
+            ws = [begun.copy() for _ in range(p)]
+        found.append(ws)
+    return found
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 29])
+@pytest.mark.parametrize("size", [1, 3, 5])
+@pytest.mark.parametrize("inner_steps", [1, 3, 20])
+def test_the_bits_are_those_of_the_definition_and_alike_after_an_outer_step(size, n, inner_steps):
+    found = [rows for rows, _ in threads.run(size, trained, n, inner_steps)]
+    for step, wanted in enumerate(by_hand(size, n, inner_steps)):
+        together = (step + 1) % inner_steps == 0
+        for rank in range(size):
+            w, synchronised = found[rank][step]
+            assert w.tobytes() == wanted[rank].tobytes() and synchronised == together
+            assert not together or w.tobytes() == found[0][step][0].tobytes()
+    apart = {rows[0][0].tobytes() for rows in found}
+    assert len(apart) == (size if n and inner_steps > 1 else 1)
+
+
+@pytest.mark.parametrize("size", [1, 3, 5, 7])
+def test_rate_1_without_momentum_is_the_mean_of_the_weights(size):
+    """In float32 up to rounding; by_hand has the bits, and whole numbers have no rounding."""
+    n, settings = 29, {"rate": 1.0, "momentum": 0.0}
+    found = threads.run(size, lambda comm: trained(comm, n, 1, 1, **settings)[0][0][0])
+    wanted = by_hand(size, n, 1, **settings)[0][0]
+    alone = [
+        momentum_step(start(n), np.zeros(n, np.float32), size * gradients(r, 0, n), RATE, 0.9)[0]
+        for r in range(size)
+    ]
+    for w in found:
+        assert w.tobytes() == wanted.tobytes()
+        np.testing.assert_allclose(w, np.mean(alone, axis=0, dtype=np.float64), atol=1e-5)
+
+    def whole(comm):
+        with DiLoCo(comm, model_of(n), 1, **settings) as diloco:
+            diloco.start[:] = diloco.model.parameters.flat[:] = np.arange(n)
+            diloco.step(np.full((1, n), comm.Get_rank() + 1, np.float32), None, 1, 2.0)
+            return diloco.model.parameters.flat.copy()
+
+    ws = [np.arange(n) - 2 * size * (rank + 1) for rank in range(size)]
+    for w in threads.run(size, whole):
+        assert w.tolist() == np.mean(ws, axis=0).tolist()
+
+
+@pytest.mark.parametrize("n", [0, 2, 29])
+@pytest.mark.parametrize("size", [1, 3, 5, 7])
+def test_an_outer_step_sends_a_ring_and_an_inner_step_nothing(size, n):
+    """As often as H says, so 1/H of what synchronous training sends, and of plan's row."""
+    owned = [part.stop - part.start for part in slices(n, size)] * 3
+    once = [(2 * (size - 1), 4 * (2 * n - owned[r + 1] - owned[r + 2])) for r in range(size)]
+    for inner_steps, sums in ((1, 6), (2, 3), (6, 1), (7, 0)):
+        sent = [sent for _, sent in threads.run(size, trained, n, inner_steps, 6)]
+        assert sent == [(sums * messages, sums * nbytes) for messages, nbytes in once]
+
+
+@pytest.mark.parametrize("size, n", [(3, 3000), (5, 250_000)])
+def test_plan_sends_as_many_bytes(size, n):
+    """Seconds of plan's row over a link without latency are bytes a step."""
+    step, h = StepTimes("one", "this test", ((1.0, n),)), 3
+    link = Link(0.0, 1.0)
+    asked = Question(step, Fabric("net", "this test", link, link), size, 1)
+    planned = sharding.seconds("DiLoCo", asked, Sharded(inner_steps=h), 4) - 1.0
+    sent = [sent[1] for _, sent in threads.run(size, trained, n, h, h)]
+    assert planned == pytest.approx(np.mean(sent) / h, rel=1e-9)
+
+
+@pytest.mark.parametrize("size, k", [(4, 2), (6, 3), (6, 1)])
+def test_the_ranks_of_a_node_are_one_worker(size, k):
+    """They hold the same bits after every step, and the nodes those of DiLoCo on means."""
+    n, nodes = 29, consecutive_nodes(size, k)
+
+    def two_level(comm):
+        return collective(comm, two_level_ring(nodes))
+
+    def with_nodes(comm):
+        node = next(node for node in nodes if comm.Get_rank() in node)
+        return trained(comm, n, 3, node=node, allreduce=two_level)[0]
+
+    def means(comm):
+        rows, count = [], len(nodes)
+        with DiLoCo(comm, model_of(n), 3) as diloco:
+            for step in range(STEPS):
+                mine = [gradients(rank, step, n) for rank in nodes[comm.Get_rank()]]
+                g = np.sum(mine, axis=0) / np.float32(1)
+                diloco.step(g[None], None, 1, RATE)
+                rows.append(diloco.model.parameters.flat.copy())
+        assert count == comm.Get_size()
+        return rows
+
+    found, wanted = threads.run(size, with_nodes), threads.run(size // k, means)
+    for number, node in enumerate(nodes):
+        for step in range(STEPS):
+            assert len({found[rank][step][0].tobytes() for rank in node}) == 1
+            got = found[node[0]][step][0]
+            np.testing.assert_allclose(got, wanted[number][step], rtol=1e-4, atol=1e-5)
+
+
+def test_one_inner_step_of_rate_1_follows_synchronous_training():
+    """Without momentum the mean of the weights is the step by the mean gradient."""
+    size, n = 3, 29
+
+    def synchronous(comm):
+        with GradientFlow(comm, model_of(n, 0.0)) as flow:
+            for step in range(STEPS):
+                flow.step(gradients(comm.Get_rank(), step, n)[None], None, 1, RATE)
+            return flow.model.parameters.flat.copy()
+
+    def averaged(comm):
+        with DiLoCo(comm, model_of(n, 0.0), 1, rate=1.0, momentum=0.0) as diloco:
+            for step in range(STEPS):
+                diloco.step(gradients(comm.Get_rank(), step, n)[None], None, 1, RATE)
+            diloco.require_same_parameters()
+            return diloco.model.parameters.flat.copy()
+
+    for got, wanted in zip(threads.run(size, averaged), threads.run(size, synchronous)):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_an_outer_step_may_come_early_and_does_nothing_twice():
+    def early(comm):
+        with DiLoCo(comm, model_of(5), 10) as diloco:
+            diloco.step(gradients(comm.Get_rank(), 0, 5)[None], None, 1, RATE)
+            with pytest.raises(ValueError, match=r"^DiLoCo.evaluate on rank \d: got inner step 1 "):
+                diloco.evaluate(None)
+            diloco.synchronise()
+            once = diloco.model.parameters.flat.tobytes()
+            diloco.synchronise()
+            assert diloco.model.parameters.flat.tobytes() == once
+            return diloco.require_same_parameters()
+
+    assert len(set(threads.run(3, early))) == 1
+
+
+WRONG = {
+    "inner_steps=0": {"inner_steps": 0},
+    "rate=inf": {"rate": np.inf},
+    "momentum=1": {"momentum": 1.0},
+    "node=[1]": {"node": (1,)},
+    "node=[0, 7]": {"node": (0, 7)},
+    "node=[0, 0]": {"node": (0, 0)},
+}
+
+
+@pytest.mark.parametrize("got", WRONG)
+def test_what_does_not_fit_is_refused(got):
+    with pytest.raises(ValueError, match=r"^DiLoCo on rank 0: got ") as error:
+        threads.run(1, lambda comm: DiLoCo(comm, model_of(3), **WRONG[got]))
+    assert got.split("=")[0] in str(error.value)
+
+
+def test_ranks_agree_on_settings_and_refuse_infinite_sums():
+    with pytest.raises(ValueError, match="settings of DiLoCo"):
+        threads.run(2, lambda comm: DiLoCo(comm, model_of(3), 2 + comm.Get_rank()))
+    nan = partial(np.full, (1, 3), np.nan, np.float32)
+
+    def diverged(comm):
+        with DiLoCo(comm, model_of(3), 1) as diloco:
+            diloco.step(nan() if comm.Get_rank() else np.zeros((1, 3), "f4"), None, 1, RATE)
+
+    with pytest.raises(ValueError, match="outer gradient that is infinite or NaN"):
+        threads.run(2, diverged)
