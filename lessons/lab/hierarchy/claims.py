@@ -163,7 +163,6 @@ CLAIMS = (
         "The longest gains less than 1.5 times over the flat ring.",
         in_switches,
         unless="two nodes, or a bus that takes longer than the latency between nodes",
-        timed=False,
         control=long_in_switches,
     ),
     Claim(
