@@ -79,9 +79,11 @@ def noise_17(p):
 
 
 def matrices(p: int, r: int, zeros: bool = False) -> Callable:
+    """Both sides are larger than r < 3: no error is a 0 that only its rounding fills."""
+
     def cases(random):
         found = []
-        for rows, count in ((2, 3), (3, 2)):
+        for rows, count in ((r + 1, 3), (3, r + 1)):
             q = tenths(random, count, r, dtype=np.float64) + np.eye(count, r)
             ms = [tenths(random, rows, count, dtype=np.float64) for _ in range(p)]
             found.append(([m * (not zeros) for m in ms], q))
