@@ -73,8 +73,7 @@ def draw_steps(axis, result: dict) -> None:
     axis.set(
         title="Time of a step",
         xlabel=axes.clock(k),
-        xlim=(0, 1.15 * axes.MS * longest_s / k),
-        ylim=(len(bars) + 0.4, -0.5),  # room for the legend
+        xlim=(0, 1.4 * axes.MS * longest_s / k),  # room for the legend
     )
 
 
