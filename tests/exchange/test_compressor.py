@@ -1,4 +1,4 @@
-"""What every compressor is given: true gradients, its place in the pool, and how the step ended."""
+"""What every compressor is given, and what each of ours promises."""
 
 from collections import namedtuple
 
@@ -9,6 +9,15 @@ from refgf.exchange.compressor import Compressed, Compressor
 from refgf.exchange.lazy import LazyAllreduce, Theta
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale
+from refgf.machine import threads
+from refgf.machine.checkpoint import Checkpoints
+from refgf.machine.digits import digits
+from refgf.nn.alexnet import AlexNet
+from refgf.papers.signsgd.signsgd import SignSGD
+from refgf.training.data import batches
+from tests.support.compressor_cases import on, power_sgd
+from tests.support.stacks import new_flow
+from tests.support.tiny import BATCH, Prescribed, samples
 
 Spec = namedtuple("Spec", "name shape")
 SIZES = [3, 0, 20, 1]
@@ -69,3 +78,71 @@ def test_a_compressor_must_say_what_it_remembers():
 
     with pytest.raises(TypeError, match="state"):
         Forgets()
+
+
+# ---- what each of ours promises ----
+
+OURS = {"SignSGD": SignSGD, "rank 1": power_sgd(rank=1), "rank 2": power_sgd(rank=2)}
+each = pytest.mark.parametrize("compressor", OURS.values(), ids=OURS)
+
+
+@each
+@pytest.mark.parametrize(
+    "parts", [{}, {"theta_bytes": 40}, {"theta_bytes": 0, "overlap": True}, {"overlap": True}]
+)
+def test_an_infinity_leaves_no_trace(compressor, parts):
+    """Skipped with an infinity, then as if that step had not been; with theta and with overlap."""
+    with np.errstate(all="ignore"):
+        skipped = on(3, compressor, [0, 1, 2, 3, 4], 2, **parts)
+    assert skipped == on(3, compressor, [0, 1, 3, 4], **parts)
+
+
+@each
+def test_overlap_changes_no_bit_and_theta_does(compressor):
+    eager = on(3, compressor, range(4), theta_bytes=0)
+    assert on(3, compressor, range(4), theta_bytes=0, overlap=True) == eager
+    assert on(3, compressor, range(4)) != eager
+
+
+@each
+def test_the_loss_scale_does_not_reach_the_error(compressor):
+    """A scale that changes from step to step: the residual holds true gradients."""
+    scaled = on(2, compressor, range(5), loss_scale=lambda: LossScale(2.0, True, 1))
+    assert scaled == on(2, compressor, range(5))
+
+
+@each
+@pytest.mark.parametrize("parts", [{}, {"theta_bytes": 40, "overlap": True}])
+def test_resumed_is_uninterrupted(tmp_path, compressor, parts):
+    def body(comm, saves):
+        settings = dict(allreduce=compressor, momentum=0.5) | parts
+        with new_flow(comm, Prescribed(), **settings) as flow:
+            checkpoints = Checkpoints(tmp_path, flow, lambda text: None)
+            first = 0 if saves else checkpoints.resume()["at"]
+            for step in range(first, 6):
+                if saves and step == 3:
+                    checkpoints.save({"at": 3})
+                flow.step(samples(step)[comm.Get_rank() :: comm.Get_size()], None, BATCH, rate=0.1)
+            state = flow.compressed.compressor.state
+            return flow.model.parameters.flat.tobytes(), state["error"].tobytes()
+
+    assert threads.run(2, body, True) == threads.run(2, body, False)
+
+
+@pytest.mark.parametrize("name", ["SignSGD", "PowerSGD"])
+def test_it_learns_digits(name):
+    """Two epochs of a small AlexNet: the loss falls to less than half."""
+
+    def body(comm):
+        train, _ = digits(67, channels=1)
+        network, losses = AlexNet(10, 67, width=1 / 16, dropout=0.0, channels=1), []
+        shapes = [spec.shape for spec in network.tensors]
+        compressor = SignSGD if name == "SignSGD" else power_sgd(shapes)
+        with new_flow(comm, network, allreduce=compressor, theta_bytes=20_000) as flow:
+            for epoch in range(2):
+                for shard in batches(train, 64, epoch, 1, comm.Get_rank(), comm.Get_size()):
+                    losses.append(flow.step(*shard, rate=0.01))
+        return losses
+
+    losses = np.sum(threads.run(2, body), axis=0)
+    assert losses[-3:].mean() < 0.5 * losses[:3].mean(), losses

@@ -1,18 +1,11 @@
-"""PowerSGD: the definition's numbers, what it sends, and what a compressor promises."""
-
-from functools import partial
+"""PowerSGD's numbers, and what it sends; tests/exchange/test_compressor.py has the rest."""
 
 import numpy as np
 import pytest
 
 from refgf.comm.direct import direct_allreduce
-from refgf.comm.slices import slices
-from refgf.exchange.precision import LossScale
 from refgf.machine import threads
-from refgf.machine.checkpoint import Checkpoints
-from refgf.machine.digits import digits
 from refgf.machine.trace import TracedComm
-from refgf.nn.alexnet import AlexNet
 from refgf.oracle.definitions import powersgd_run, ring_traffic
 from refgf.papers.powersgd.low_rank import (
     factor_elements,
@@ -20,36 +13,10 @@ from refgf.papers.powersgd.low_rank import (
     low_rank_sum,
     orthogonal,
 )
-from refgf.papers.powersgd.powersgd import PowerSGD
-from refgf.training.data import batches
 from tests.support import stacks
-from tests.support.tiny import BATCH, SHAPES, N, Prescribed, samples
-
-TINY = [shape for _, shape, _ in SHAPES]
-
-
-def of(shapes=TINY, rank=2, **settings):
-    return partial(PowerSGD, shapes=shapes, rank=rank, **settings)
-
-
-def run(comm, steps, bad=None, rank=2, **parts):
-    """The bits of parameters and state after some steps; step `bad` has an infinity on rank 0."""
-    initial = np.random.default_rng(1).standard_normal(N).astype(np.float32)
-    settings = dict(allreduce=of(rank=rank), momentum=0.5) | parts
-    with stacks.new_flow(comm, Prescribed(initial=initial), **settings) as flow:
-        for step in steps:
-            g = samples(step)[slices(BATCH, comm.Get_size())[comm.Get_rank()]]
-            if step == bad and comm.Get_rank() == 0:
-                g = np.where(np.arange(N) == 7, np.inf, g)
-            flow.step(g, None, BATCH, rate=0.1)
-            assert flow.result.accepted == (step != bad)
-        flow.require_same_parameters()
-        state = flow.compressed.compressor.state.values()
-        return flow.model.parameters.flat.tobytes(), *(array.tobytes() for array in state)
-
-
-def on(size, steps, bad=None, **parts):
-    return threads.run(size, lambda comm: run(comm, steps, bad, **parts))
+from tests.support.compressor_cases import TINY, on
+from tests.support.compressor_cases import power_sgd as of
+from tests.support.tiny import N, Prescribed, samples
 
 
 @pytest.mark.parametrize("settings", [{}, {"feedback": False}, {"allreduce": direct_allreduce}])
@@ -143,17 +110,6 @@ def test_which_tensors_are_compressed():
     ]
 
 
-@pytest.mark.parametrize(
-    "parts", [{}, {"theta_bytes": 40}, {"theta_bytes": 0, "overlap": True}, {"overlap": True}]
-)
-@pytest.mark.parametrize("rank", [1, 2])
-def test_an_infinity_leaves_no_trace(parts, rank):
-    """Skipped with an infinity, then as if that step had not been; with theta and with overlap."""
-    with np.errstate(all="ignore"):
-        skipped = on(3, [0, 1, 2, 3, 4], 2, rank=rank, **parts)
-    assert skipped == on(3, [0, 1, 3, 4], rank=rank, **parts)
-
-
 def test_every_rank_sees_an_infinity_of_one():
     def body(comm, place):
         made = of()(comm)
@@ -166,33 +122,6 @@ def test_every_rank_sees_an_infinity_of_one():
         return bool(np.isfinite(x).all())
 
     assert not any(any(threads.run(3, body, place)) for place in range(N))
-
-
-def test_overlap_changes_no_bit():
-    eager = on(3, range(4), theta_bytes=0)
-    assert on(3, range(4), theta_bytes=0, overlap=True) == eager
-
-
-def test_the_loss_scale_does_not_reach_the_error():
-    scaled = threads.run(2, lambda comm: run(comm, range(5), loss_scale=LossScale(2.0, True, 1)))
-    assert scaled == on(2, range(5))
-
-
-@pytest.mark.parametrize("parts", [{}, {"theta_bytes": 40, "overlap": True}])
-def test_resumed_is_uninterrupted(tmp_path, parts):
-    def body(comm, saves):
-        settings = dict(allreduce=of(), momentum=0.5) | parts
-        with stacks.new_flow(comm, Prescribed(), **settings) as flow:
-            checkpoints = Checkpoints(tmp_path, flow, lambda text: None)
-            first = 0 if saves else checkpoints.resume()["at"]
-            for step in range(first, 6):
-                if saves and step == 3:
-                    checkpoints.save({"at": 3})
-                flow.step(samples(step)[comm.Get_rank() :: comm.Get_size()], None, BATCH, rate=0.1)
-            state = flow.compressed.compressor.state
-            return flow.model.parameters.flat.tobytes(), state["error"].tobytes()
-
-    assert threads.run(2, body, True) == threads.run(2, body, False)
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
@@ -212,29 +141,12 @@ def test_bytes_and_messages(size, rank):
     assert threads.run(size, body) == wanted
 
 
-def test_it_learns_digits():
-    """Two epochs of a small AlexNet at rank 2: the loss falls to less than half."""
-
-    def body(comm):
-        train, _ = digits(67, channels=1)
-        network = AlexNet(10, 67, width=1 / 16, dropout=0.0, channels=1)
-        shapes, losses = [spec.shape for spec in network.tensors], []
-        with stacks.new_flow(comm, network, allreduce=of(shapes), theta_bytes=20_000) as flow:
-            for epoch in range(2):
-                for shard in batches(train, 64, epoch, 1, comm.Get_rank(), comm.Get_size()):
-                    losses.append(flow.step(*shard, rate=0.01))
-        return losses
-
-    losses = np.sum(threads.run(2, body), axis=0)
-    assert losses[-3:].mean() < 0.5 * losses[:3].mean(), losses
-
-
 def test_what_is_refused():
     with pytest.raises(ValueError, match="PowerSGD on rank 0: got wire float16"):
-        on(1, [0], wire=np.float16)
+        on(1, of(), [0], wire=np.float16)
     with pytest.raises(ValueError, match="PowerSGD on rank 0: got rank=0"):
-        on(1, [0], rank=0)
+        on(1, of(rank=0), [0])
     with pytest.raises(ValueError, match="got shapes of 6 elements; wanted the pool's 81"):
-        on(1, [0], allreduce=of([(2, 3)]))
+        on(1, of([(2, 3)]), [0])
     with pytest.raises(ValueError, match="got csc and the compressor PowerSGD"):
-        on(1, [0], density=10)
+        on(1, of(), [0], density=10)
