@@ -44,7 +44,7 @@ def calibrated(asked: Question, fabric: str | None = None) -> Question:
     slower = replace(asked.fabric, between=asked.fabric.scaled(tcp=rate / middle).between)
     said = f"TCP is planned with {middle / GBIT:.3g} Gbit/s of a node's {rate / GBIT:.3g}, in "
     said += f"{least / GBIT:.3g} to {most / GBIT:.3g}: what it carried in {data['rows']} published "
-    said += "rows. How many streams it has decides; measure it with all_reduce_perf."
+    said += "rows. Its flows decide, and the rate of one: measure it with all_reduce_perf."
     given = replace(given, tcp=(middle / most, middle / least), notes=(*given.notes, said))
     return replace(asked, fabric=slower, unmodelled=given)
 

@@ -266,9 +266,9 @@ def short(found: dict[str, Any]) -> str:
 
 def sentence(found: dict[str, Any]) -> str:
     """What the pages say of the half that calibrates nothing."""
-    row = found["halves"]["held_out"]["all"]
-    ethernet = found["halves"]["held_out"]["Ethernet"]
-    plain = found["one_factor"]
+    held, plain = found["halves"]["held_out"], found["one_factor"]
+    row, ethernet = held["all"], held["Ethernet"]
+    worst = min(held, key=lambda name: held[name]["inside"] / held[name]["rows"])
     return (
         f"On {row['rows']} published steps that calibrate nothing, "
         f"{100 * row['inside'] / row['rows']:.0f} % lie inside the interval, the error of the step "
@@ -276,7 +276,8 @@ def sentence(found: dict[str, Any]) -> str:
         f"{row['too_fast']} too fast; {row['narrow']} intervals are narrower than a factor of "
         f"{NARROW}. One factor for every step has "
         f"{100 * plain['inside'] / plain['rows']:.0f} % inside and an error of "
-        f"{100 * plain['error']:.1f} %. On Ethernet ({ethernet['rows']} of them) the error is "
+        f"{100 * plain['error']:.1f} %. The worst kind is {worst}: {held[worst]['inside']} of "
+        f"{held[worst]['rows']} inside. On Ethernet ({ethernet['rows']} of them) the error is "
         f"{100 * ethernet['error']:.0f} % and the interval {ethernet['width']:.1f} times wide: how "
         "much of the wire TCP carries is stated nowhere."
     )

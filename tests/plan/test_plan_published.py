@@ -10,7 +10,7 @@ import pytest
 from refgf.papers.scaling.benchmark_rows import NETWORKS as DDL
 from refgf.papers.scaling.rows import ROWS as MGWFBP
 from refgf.plan import published
-from refgf.plan.published import FABRICS, NETWORKS, ONE_BOX, ScalingRow, rows
+from refgf.plan.published import FABRICS, NETWORKS, ONE_BOX, RDMA, ScalingRow, rows
 
 NODES = tomllib.loads(Path(published.__file__).parents[1].joinpath("nodes.toml").read_text())
 INPUTS = {field.name for field in fields(ScalingRow)}
@@ -20,7 +20,11 @@ def test_there_are_enough_of_each_kind():
     found = rows()
     assert len(found) >= 60 and len({row.source for row in found}) >= 15
     assert len({row.name for row in found}) == len(found)
-    assert {row.ranks for row in found} >= {2, 256, 512}
+    assert {row.ranks for row in found} >= {2, 256, 512, 1024, 2048}
+    boxes = {(row.node, row.fabric) for row in found}
+    assert boxes >= {
+        (node, fabric) for node in ("dgx-a100", "dgx-h100") for fabric in (ONE_BOX, RDMA)
+    }
     assert min(Counter(row.fabric for row in found).values()) >= 30
     assert min(Counter(row.kind for row in found).values()) >= 30
 
