@@ -149,23 +149,3 @@ def test_long_messages_go_in_segments_by_their_length(wire):
 def test_overlap():
     assert overlap(slice(0, 3), slice(2, 5)) and overlap(slice(2, 3), slice(0, 9))
     assert not overlap(slice(0, 3), slice(3, 5)) and not overlap(slice(2, 2), slice(0, 9))
-
-
-@pytest.mark.parametrize("segment_bytes, depth", SETTINGS)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_messages_in_flight_are_not_overwritten(algorithm, segment_bytes, depth):
-    """Threads insist on MPI's rule: an array does not change until Wait."""
-    for wire in (None, np.float16):
-        strict_run(algorithm, wire, segment_bytes, depth)
-
-
-def strict_run(algorithm, wire, segment_bytes, depth, p=4, n=300):
-    xs = [np.random.default_rng(rank).standard_normal(n).astype(np.float32) for rank in range(p)]
-    wanted = replay([algorithm(r, p, n) for r in range(p)], xs, wire)
-
-    def body(comm):
-        x = xs[comm.rank].copy()
-        pipelined(comm, algorithm, wire, segment_bytes, depth)(x)
-        assert same_bits(x, wanted[comm.rank])
-
-    threads.run(p, body)

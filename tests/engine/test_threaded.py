@@ -2,7 +2,6 @@
 
 import threading
 
-import numpy as np
 import pytest
 
 from refgf.engine.threaded import ThreadedWorkspace
@@ -31,22 +30,6 @@ def test_an_error_in_a_worker_arrives():
 
     with pytest.raises(RuntimeError, match="in worker 1"):
         ThreadedWorkspace(2).share(work, 4)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("images_per_block", [1, 2, 100])
-@pytest.mark.parametrize("n", [0, 1, 2, 5, 9])
-def test_sum_over_blocks(n, images_per_block, threads):
-    """Integers, so that sums are exact in any order."""
-    values = np.random.default_rng(0).integers(-99, 99, (n, 4, 3)).astype(np.float32)
-    workspace = ThreadedWorkspace(threads, images_per_block=images_per_block)
-    total = np.full((4, 3), np.nan, np.float32)
-
-    def compute(worker, block, out):
-        out[...] = values[block].sum(axis=0)
-
-    workspace.sum_over_blocks(compute, n, 1, total)
-    np.testing.assert_array_equal(total, values.sum(axis=0))
 
 
 def test_no_threads():

@@ -11,6 +11,13 @@ STORE = "slow"
 SECONDS = {"no cache": 1.0, "disk": 0.5, "half memory": 0.6, "half memory + disk": 0.3}
 SECONDS |= {"memory": 0.02, "memory + disk": 0.01}
 
+RUN = SimpleNamespace(
+    quick=lambda quick, default, full=None: default,
+    section=print,
+    say=print,
+    table=lambda header, rows: None,
+)
+
 
 def timed(later_s):
     later = [{"seconds": s, "predicted_s": 0.9 * s} for s in (later_s, later_s, 3 * later_s)]
@@ -35,14 +42,8 @@ class Bench(epochs.CacheBench):
 
 
 def swept(compared):
-    run = SimpleNamespace(
-        quick=lambda quick, default, full=None: default,
-        section=print,
-        say=print,
-        table=lambda header, rows: None,
-    )
     place, asked = SimpleNamespace(data=SimpleNamespace(size=100)), []
-    return Bench(run, place, asked, None).sweep(STORE, {}, compared), asked
+    return Bench(RUN, place, asked, None).sweep(STORE, {}, compared), asked
 
 
 def test_what_the_table_has_measured_is_not_measured_again(rows):
@@ -94,14 +95,8 @@ def test_first_epochs_are_measured_more_than_once():
             one = {"seconds": float(len(asked)), "hits": {}, "predicted_s": 1.0}
             return count * [one]
 
-    run = SimpleNamespace(
-        quick=lambda quick, default, full=None: default,
-        section=print,
-        say=print,
-        table=lambda header, rows: None,
-    )
     place = SimpleNamespace(data=SimpleNamespace(size=100))
-    (row, *_) = Filled(run, place, None, None).compare(STORE, {})
+    (row, *_) = Filled(RUN, place, None, None).compare(STORE, {})
     assert row["first_s"] == [1.0, 2.0, 3.0] and asked[:3] == [3, 1, 1]
     assert len(row["epochs"]) == 3
 

@@ -7,24 +7,9 @@ import pytest
 
 from kit import images, trials
 from refgf.machine.digits import digits
-from refgf.training.data import Dataset
+from tests.support.datasets import numbered
 
-
-def numbered(first, labels):
-    """Images of one pixel whose value is their number, counted from `first`."""
-    values = np.arange(first, first + len(labels), dtype=np.uint8)
-    return Dataset(
-        lambda indices: values[indices].reshape(-1, 1, 1, 1),
-        np.array(labels),
-        ("a", "b"),
-        1,
-        1,
-        (0.0,),
-        (1.0,),
-    )
-
-
-TRAIN, HELD_OUT = numbered(0, [0] * 11 + [1] * 9), numbered(20, [1] * 4 + [0] * 3)
+TRAIN, HELD_OUT = numbered([0] * 11 + [1] * 9, 2), numbered([1] * 4 + [0] * 3, 2, 20)
 GIVEN = Namespace(options=Namespace(data="somewhere", image_size=1))
 
 

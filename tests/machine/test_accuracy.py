@@ -10,6 +10,7 @@ from refgf.nn.alexnet import AlexNet
 from refgf.training.data import Dataset
 from refgf.training.evaluation import evaluate
 from refgf.training.step import replica
+from tests.support.datasets import numbered
 
 CLASSES, N = 12, 23
 NAN = float("nan")
@@ -32,19 +33,6 @@ class Fixed:
 
     def predict(self, images):
         return self.logits[images[:, 0, 0, 0].astype(int)]
-
-
-def numbered(n, labels, classes):
-    """A data set whose image i holds the number i."""
-    return Dataset(
-        lambda indices: np.asarray(indices, np.uint8).reshape(-1, 1, 1, 1),
-        np.asarray(labels),
-        tuple(map(str, range(classes))),
-        1,
-        1,
-        (0.0,),
-        (1 / 255,),
-    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +69,7 @@ def test_places_against_sorting():
 def test_five_of_ten():
     """Image i has its own class in place i."""
     logits = -np.arange(10.0) * np.ones((10, 1))
-    network, data = Fixed(logits), numbered(10, np.arange(10), 10)
+    network, data = Fixed(logits), numbered(np.arange(10), std=1 / 255)
     assert count_right(network, data, 0, 1, batch=3) == ([1, 5], 10)
     assert count_right(network, data, 0, 1, top=(10, 2)) == ([10, 2], 10)
     assert count_right(network, data, 1, 3) == ([0, 2], 3)  # images 1, 4, 7
@@ -89,7 +77,7 @@ def test_five_of_ten():
 
 
 def test_a_diverged_network_is_never_right():
-    network, data = Fixed(np.full((4, 10), NAN)), numbered(4, np.zeros(4, int), 10)
+    network, data = Fixed(np.full((4, 10), NAN)), numbered(np.zeros(4, int), 10, std=1 / 255)
     assert count_right(network, data, 0, 1, top=(1, 5, 10)) == ([0, 0, 0], 4)
 
 

@@ -1,6 +1,9 @@
+import functools
+
 import numpy as np
 import pytest
 
+from refgf.engine.threaded import ThreadedWorkspace
 from refgf.nn import workspace as workspace_module
 from refgf.nn.workspace import Workspace
 
@@ -22,12 +25,16 @@ def test_blocks():
     assert lengths(Workspace(), slice(3, 3), 1) == []
 
 
+KINDS = Workspace, *(functools.partial(ThreadedWorkspace, threads) for threads in (1, 2, 3))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("images_per_block", [1, 2, 100])
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 9])
-def test_sum_over_blocks(n, images_per_block):
+def test_sum_over_blocks(n, images_per_block, kind):
     """Integers, so that sums are exact in any order."""
     values = np.random.default_rng(0).integers(-99, 99, (n, 4, 3)).astype(np.float32)
-    workspace = Workspace(images_per_block=images_per_block)
+    workspace = kind(images_per_block=images_per_block)
     total = np.full((4, 3), np.nan, np.float32)
 
     def compute(worker, block, out):

@@ -6,22 +6,10 @@ tests/papers/scaling/test_collectives.py to the schedules of refgf.comm.
 import pytest
 
 from refgf.predict import cost
-from refgf.predict.cost import Line, Link
+from refgf.predict.cost import Link
 from refgf.predict.fit import Curve, bus_bandwidth
 
 LINK = Link(alpha_s=3.0, beta_s_per_byte=0.5, gamma_s_per_byte=0.25)  # binary: sums are exact
-
-
-@pytest.mark.parametrize("p", [2, 4, 5, 8])
-def test_the_line_is_the_exact_form_on_even_slices(p):
-    n = 1000 * p
-    line_s = cost.ring_line(p, LINK)(4 * n)
-    assert line_s == pytest.approx(cost.ring_allreduce_s(p, n, 4, LINK), rel=1e-14)
-    assert Line(1, 2)(3) == 7
-
-
-def test_one_rank_costs_nothing():
-    assert cost.ring_allreduce_s(1, 1000, 4, LINK) == cost.ring_line(1, LINK)(4000) == 0
 
 
 def test_a_curve_by_hand():

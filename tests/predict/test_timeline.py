@@ -3,15 +3,13 @@
 Cases by hand: tests/oracle/test_oracle_times.py, for the definitions that it is held to.
 """
 
-from math import inf
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refgf.predict.cost import Line
 from refgf.predict.fit import kept_share
-from refgf.predict.timeline import eager, lazy, one_call, predict
+from refgf.predict.timeline import eager, lazy, predict
 from tests.support.groups_of import groups_of
 
 GRADIENTS = [(1.0, 10), (3.0, 20), (4.0, 5)]
@@ -30,17 +28,6 @@ def from_steps(steps):
     ]
 
 
-def spans(timeline):
-    return [(call.start_s, call.end_s, call.bytes) for call in timeline.calls]
-
-
-def test_eager_by_hand():
-    """T(bytes) = 1 + bytes / 10: calls of 2, 3 and 1.5 s. The third waits for the second."""
-    got = predict(GRADIENTS, eager(GRADIENTS), Line(1, 0.1))
-    assert spans(got) == [(1, 3, 10), (3, 6, 20), (6, 7.5, 5)]
-    assert (got.compute_s, got.step_s, got.exposed_s, got.communication_s) == (4, 7.5, 3.5, 6.5)
-
-
 def test_a_group_without_bytes_is_no_call():
     """Empty tensors at 0, 1.5 and 9 of a step whose others are ready at 1 and 2; T = 3 + bytes."""
     gradients = [(0.0, 0), (1.0, 4), (1.5, 0), (2.0, 5), (9.0, 0)]
@@ -51,26 +38,6 @@ def test_a_group_without_bytes_is_no_call():
     assert predict(gradients, eager(gradients), Line(3, 1)).step_s == 16
     assert predict(gradients, lazy(gradients, 0), Line(3, 1)).step_s == 16
     assert predict([(4.0, 0)], [range(1)], Line(3, 1), overlap=False).step_s == 4
-
-
-@given(st.data())
-def test_sharing_cores_lies_between_the_limits(data):
-    gradients = from_steps(data.draw(sizes))
-    line, share = (
-        Line(data.draw(st.integers(0, 40)), 0.125),
-        data.draw(st.sampled_from([0.0, 0.25, 0.5, 1.0])),
-    )
-    none, some, full = [
-        predict(gradients, eager(gradients), line, o).step_s for o in (False, share, True)
-    ]
-    assert full <= some <= none
-
-
-@given(sizes)
-def test_limits_of_theta(steps):
-    gradients = from_steps(steps)
-    assert lazy(gradients, 0) == eager(gradients)
-    assert lazy(gradients, inf) == one_call(gradients)
 
 
 @given(sizes, st.integers(0, 3000), st.integers(0, 40), st.integers(0, 3), st.booleans())
@@ -139,24 +106,6 @@ def test_kept_share_by_hand():
     )  # one after the other: one core, and the call is all its work
     assert kept_share(10.0, 4.0, 11.0) == 0.75
     assert kept_share(10.0, 4.0, 15.0) == 0 and kept_share(10.0, 4.0, 9.0) == 1  # noise
-
-
-@given(st.data())
-def test_steps_get_longer_as_the_kept_share_falls(data):
-    gradients = from_steps(data.draw(sizes))
-    line, groups = (
-        Line(data.draw(st.integers(0, 40)), 0.125),
-        lazy(gradients, data.draw(st.integers(0, 3000))),
-    )
-    steps = [
-        predict(gradients, groups, line, share).step_s for share in (1.0, 0.75, 0.5, 0.25, 0.0)
-    ]
-    assert steps == sorted(steps)
-    assert (
-        steps[0] == predict(gradients, groups, line).step_s
-    )  # the default: as if there were a network engine
-    calls_s = sum(line(sum(gradients[i][1] for i in group)) for group in groups)
-    assert steps[-1] == gradients[-1][0] + calls_s  # nothing beside the calls: the sum of both
 
 
 @pytest.mark.parametrize("times", [(3.0, 4.0, 5.0), (3.0, 0.0, 3.0), (3.0, -1.0, 3.0)])

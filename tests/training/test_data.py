@@ -8,20 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refgf.training.data import Dataset, batches, shuffled, steps_per_epoch
-
-
-def numbered(n: int) -> Dataset:
-    """n one-pixel images; label i identifies sample i."""
-    samples = (np.arange(n) % 251).astype(np.uint8).reshape(n, 1, 1, 1)
-    names = tuple(map(str, range(n)))
-    return Dataset(lambda i: samples[i], np.arange(n), names, 1, 1, mean=(0.0,), std=(1.0,))
+from tests.support.datasets import numbered
 
 
 def epoch(batches, n, batch, size, **options):
     """[per rank: [(labels, global_batch) per step]] of one epoch."""
     per_rank = []
     for rank in range(size):
-        steps = list(batches(numbered(n), batch, 3, 7, rank, size, **options))
+        steps = list(batches(numbered(range(n)), batch, 3, 7, rank, size, **options))
         assert all(len(images) == len(labels) for images, labels, _ in steps)
         per_rank.append([(labels, total) for _, labels, total in steps])
     return per_rank
@@ -55,7 +49,9 @@ def test_ranks_together_see_what_one_rank_sees(size):
 
 
 def test_a_rank_without_samples_in_the_last_batch():
-    images, labels, global_batch = list(batches(numbered(10), 8, 0, 0, rank=2, size=3))[-1]
+    images, labels, global_batch = list(batches(numbered(range(10)), 8, 0, 0, rank=2, size=3))[
+        -1
+    ]
     assert images.shape == (0, 1, 1, 1) and images.dtype == np.float32
     assert labels.shape == (0,) and labels.dtype == np.int64
     assert global_batch == 2
@@ -77,7 +73,7 @@ def test_a_later_start_continues_the_epoch(start):
 
 def test_the_iterator_does_not_hold_its_last_batch():
     """Many iterators, each stopped after one batch, must not keep the whole set in memory."""
-    stream = batches(numbered(10), 5, 0, 0, 0, 1)
+    stream = batches(numbered(range(10)), 5, 0, 0, 0, 1)
     images, labels, _ = next(stream)
     unshared = np.zeros(1)
     assert sys.getrefcount(images) == sys.getrefcount(labels) == sys.getrefcount(unshared)
@@ -109,7 +105,7 @@ FROZEN_ORDER = [5, 6, 3, 2, 1, 0, 4, 7]
 def test_refused_arguments(options, message):
     arguments = dict(batch_size=3, epoch=0, seed=0, rank=0, size=3) | options
     with pytest.raises(ValueError, match=message):  # at the call, not at the first step
-        batches(numbered(8), **arguments)
+        batches(numbered(range(8)), **arguments)
 
 
 @pytest.mark.parametrize("channels", [1, 3])

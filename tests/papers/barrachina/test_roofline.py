@@ -3,10 +3,10 @@
 import pytest
 
 from refgf.papers.barrachina.roofline import Node, layer_times, study
-from refgf.papers.scaling.shapes import Builder
 from refgf.papers.scaling.workloads import alexnet, resnet50
 from refgf.predict.cost import Link
 from refgf.predict.timeline import one_call, predict
+from tests.papers.scaling.test_workloads import tiny
 
 V100 = Node(15.7e12, 900e9)  # float32, from its data sheet
 
@@ -15,13 +15,6 @@ def test_by_hand():
     """100 flops and 10 bytes: 10 s at 10 flop/s; 20 s at half a byte a second."""
     assert Node(10, 1e9).kernel_s(100, 10) == 10 and Node(10, 1e9).limit(100, 10) == "flops"
     assert Node(10, 0.5).kernel_s(100, 10) == 20 and Node(10, 0.5).limit(100, 10) == "memory"
-
-
-def tiny():
-    net = Builder("tiny", 5, 5, 2)
-    net.conv("conv1", 4, 3)
-    net.fc("fc2", 3)
-    return net.workload()
 
 
 def test_layers_by_hand():

@@ -17,34 +17,19 @@ from tests.support.stacks import new_model
 from tests.support.tiny import N, Prescribed
 
 
-def new_daso(comm, per_node, phases, batches, momentum=0.9, **settings):
-    nodes = consecutive_nodes(comm.Get_size(), per_node)
-    return DASO(comm, new_model(Prescribed(), momentum), nodes, phases, batches, **settings)
-
-
-def gradients(size, batches, dyadic):
+def gradients(size, batches):
     rng = np.random.default_rng([size, batches])
-    g = (
-        rng.integers(-8, 9, (batches, size, N)) / 8
-        if dyadic
-        else rng.standard_normal((batches, size, N))
-    )
-    return g.astype(np.float32)
+    return rng.standard_normal((batches, size, N)).astype(np.float32)
 
 
 def run(comm, stack, gs):
-    """What a rank holds after each batch."""
-    states = []
     for step in gs:
         stack.step(step[comm.Get_rank()][None], None, 1, rate=0.125)
-        states.append(
-            (
-                stack.model.parameters.flat.copy(),
-                stack.model.optimizer.velocity.copy(),
-                stack.synchronised,
-            )
-        )
-    return states
+
+
+def new_daso(comm, per_node, phases, batches, momentum=0.9, **settings):
+    nodes = consecutive_nodes(comm.Get_size(), per_node)
+    return DASO(comm, new_model(Prescribed(), momentum), nodes, phases, batches, **settings)
 
 
 def test_on_ranks_the_bits_of_the_definition(on_ranks):
@@ -99,7 +84,7 @@ def test_steps_that_differ_between_ranks_are_seen_where_they_are_compared(wrong)
         daso = DASO(comm, new_model(Prescribed()), [[0], [1]], Constant(BLOCKING), 2)
         settings = {"rate": 0.1, "global_batch": 8}
         settings[wrong] *= 1 + comm.Get_rank()
-        for own in gradients(2, 2, dyadic=False):
+        for own in gradients(2, 2):
             daso.step(own[comm.Get_rank()][None], None, settings["global_batch"], settings["rate"])
         daso.require_same_parameters()
 
@@ -161,11 +146,11 @@ def test_ranks_with_different_settings_say_so(on_ranks):
 def test_hashes_are_not_compared_while_nodes_differ():
     def body(comm):
         with new_daso(comm, 2, Constant(Phase(4)), 6) as stack:
-            run(comm, stack, gradients(4, 2, dyadic=False))
+            run(comm, stack, gradients(4, 2))
             for ask in (stack.require_same_parameters, lambda: stack.evaluate(None)):
                 with pytest.raises(ValueError, match="batch 2 of 6 of a cycling epoch"):
                     ask()
-            run(comm, stack, gradients(4, 4, dyadic=False))
+            run(comm, stack, gradients(4, 4))
             stack.require_same_parameters()
 
     threads.run(4, body)
@@ -179,7 +164,7 @@ def test_parameters_that_are_not_finite_are_reported(phase):
             new_daso(comm, 2, Constant(phase), 6) as stack,
             np.errstate(invalid="ignore"),
         ):
-            gs = gradients(4, 3, dyadic=False)
+            gs = gradients(4, 3)
             gs[0, 3, 5] = np.inf
             run(comm, stack, gs)
 

@@ -18,25 +18,11 @@ from refgf.papers.daso.heat import HeatPhase, HeatPhases
 from refgf.papers.daso.merge import heat_merge, merge
 from refgf.papers.daso.phases import Constant, Phase, Phases
 from refgf.papers.jia.hierarchical import consecutive_nodes
+from tests.papers.daso.test_daso import gradients, run
 from tests.support.stacks import new_model
 from tests.support.tiny import N, Prescribed
 
 NODES = [(1, 1), (3, 1), (3, 3), (4, 2), (6, 2), (6, 3)]  # ranks, nodes
-
-
-def gradients(size, batches):
-    rng = np.random.default_rng([size, batches])
-    return rng.standard_normal((batches, size, N)).astype(np.float32)
-
-
-def run(comm, stack, gs):
-    """Parameters and velocity of a rank after each batch."""
-    states = []
-    for step in gs:
-        stack.step(step[comm.Get_rank()][None], None, 1, rate=0.125)
-        w, v = stack.model.parameters.flat, stack.model.optimizer.velocity
-        states.append((w.copy(), v.copy()))
-    return states
 
 
 @pytest.mark.parametrize("batches", [1, 2, 7, 12, 17])

@@ -13,7 +13,7 @@ from refgf.launch import leftovers
 from refgf.machine import threads
 from refgf.machine.folders import image_folder
 from refgf.machine.images import decoder
-from refgf.papers.datacache import LEVELS, Cache, CacheSettings, node_cache
+from refgf.papers.datacache import Cache, CacheSettings, node_cache
 from refgf.papers.datacache import disk as disk_level
 from refgf.papers.datacache import memory as memory_level
 from refgf.papers.datacache.disk import HEADER_BYTES, RECORD_BYTES, DiskCache
@@ -41,20 +41,6 @@ def decode(index, data):
 
 def uncached(indices):
     return np.array([decode(i, content(i)) for i in indices], np.uint8).reshape(-1, *SHAPE)
-
-
-def expected_levels(requests, memory_slots, disk_bytes):
-    """The level that serves each request of a node, from the definition."""
-    memory, disk, used, levels = set(), set(), HEADER_BYTES, []
-    for index in requests:
-        levels.append("memory" if index in memory else "disk" if index in disk else "store")
-        size = RECORD_BYTES + len(content(index))
-        if levels[-1] == "store" and used + size <= disk_bytes:
-            disk.add(index)
-            used += size
-        if len(memory) < memory_slots:
-            memory.add(index)
-    return levels
 
 
 def epochs_on_ranks(comm, folder, memory, disk, epochs=3):
@@ -109,7 +95,7 @@ def test_bits_hits_and_limits(on_ranks, tmp_path, memory, disk):
 
 
 def check_hits(hits, epoch, size, memory, disk):
-    """The hits that do not depend on the ranks' order; the next test checks the exact order."""
+    """The hits that do not depend on the ranks' order; the exact levels: test_oracle_own.py."""
     assert sum(hits.values()) == size
     slots = max(0, min(size, (memory - TABLE_BYTES) // SAMPLE_BYTES))
     assert hits["memory"] == (slots if epoch else 0)
@@ -117,27 +103,6 @@ def check_hits(hits, epoch, size, memory, disk):
         assert hits["store"] == 0
     if epoch and disk <= HEADER_BYTES:
         assert hits["disk"] == 0
-
-
-@pytest.mark.parametrize(
-    "memory_slots, disk", [(0, 0), (4, 0), (0, 900), (7, 500), (N, 0), (3, EVERYTHING)]
-)
-def test_each_request_is_served_from_the_expected_level(tmp_path, memory_slots, disk):
-    memory = TABLE_BYTES + memory_slots * SAMPLE_BYTES if memory_slots else 0
-    settings = CacheSettings(memory, disk, str(tmp_path), KEY)
-    requests = np.concatenate([np.random.default_rng(epoch).permutation(N) for epoch in range(3)])
-
-    def body(comm):
-        cache = node_cache(comm, [[0]], content, decode, N, SHAPE, settings)
-        levels = []
-        for index in requests:
-            cache.reset()
-            assert np.array_equal(cache(np.array([index])), uncached([index]))
-            levels.append(next(level for level in LEVELS if cache.hits[level]))
-        cache.close()
-        return levels
-
-    assert threads.run(1, body)[0] == expected_levels(requests.tolist(), memory_slots, disk)
 
 
 def test_no_samples_and_a_limit_below_0(tmp_path):

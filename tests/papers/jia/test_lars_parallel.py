@@ -8,8 +8,7 @@ import pytest
 from refgf.comm import direct
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.schedule import collective
-from refgf.comm.slices import length, slices
-from refgf.exchange.precision import LossScale
+from refgf.comm.slices import length
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
 from refgf.oracle.definitions import (
@@ -17,8 +16,6 @@ from refgf.oracle.definitions import (
     direct_traffic,
     lars_step,
     same_bits,
-    scaled_allreduce,
-    working_copy,
 )
 from refgf.papers.jia.doubling import recursive_doubling
 from refgf.papers.jia.lars import LARS, ParallelNorms, squared_norms
@@ -65,20 +62,6 @@ def test_shares_cover_every_element_once(tensors, by, size):
         for part in parts:
             wanted[part] += 1
     assert counts.tolist() == wanted.tolist()
-
-
-@pytest.mark.parametrize("size", RANKS)
-def test_slices_are_of_equal_length_and_layers_of_equal_number(size):
-    total = sum(length(part) for parts in WHOLE for part in parts)
-    for rank in range(size):
-        got = ParallelNorms(no_sum, rank, size).share(WHOLE)
-        assert sum(length(part) for parts in got for part in parts) == length(
-            slices(total, size)[rank]
-        )
-        got = ParallelNorms(no_sum, rank, size, "layers").share(WHOLE)
-        assert [i for i, parts in enumerate(got) if parts] == [
-            i for i in range(len(WHOLE))[slices(len(WHOLE), size)[rank]] if WHOLE[i]
-        ]
 
 
 @pytest.mark.parametrize("by", ["slices", "layers"])
@@ -176,41 +159,6 @@ def test_a_rank_reads_its_share_only(size, monkeypatch):
 
     assert [read("slices", rank) for rank in range(size)] == [2 * 900 // size] * size
     assert max(read("layers", rank) for rank in range(size)) == 2 * {1: 900, 3: 700, 4: 600}[size]
-
-
-# ---- on float32 master weights, under float16 training ----
-
-
-def half_step(comm, trust=0.01, scale=2.0**10, steps=3, **parts):
-    """Gradients and weights whose squares float16 does not hold. -> parameters after each step"""
-    p, rank, rng = comm.Get_size(), comm.Get_rank(), np.random.default_rng(5)
-    w = (rng.standard_normal(N) * 300).astype(np.float32)
-    gs = (rng.standard_normal((steps, p, N)) * 2.0**-14).astype(np.float32)
-    model = {"trust": trust, "momentum": 0.9, "weight_decay": 5e-4, "half_weights": True}
-    sums = {"wire": np.float16, "allreduce": direct_allreduce, "loss_scale": LossScale(scale)}
-    flow = new_flow(comm, Prescribed(initial=w), **model, **sums, **parts)
-    got = []
-    with flow:
-        for step in gs:
-            flow.step(step[rank][None], None, 1, rate=0.5)
-            got.append((flow.model.parameters.flat.copy(), flow.model.working.working.copy()))
-    return w, gs, got
-
-
-@pytest.mark.parametrize("by", [None, "slices", "layers"])
-def test_float16_training_has_its_norms_from_the_float32_master(on_ranks, by):
-    def body(comm):
-        w, gs, got = half_step(comm, norms=shared_norms(comm, by))
-        v = np.zeros_like(w)
-        for step, (master, working) in zip(gs, got):
-            total = scaled_allreduce(list(step), 2.0**10)[0]
-            settings = LARSSettings(SIZES, 0.5, 0.9, 0.01, 5e-4, DECAYED)
-            w, v = lars_step(w, v, total, settings)
-            # the order in which squares are added: a rounding a step
-            assert np.allclose(master, w, rtol=2**-22, atol=0)
-            assert same_bits(working, working_copy(master))
-
-    on_ranks(body)
 
 
 # ---- what is refused ----

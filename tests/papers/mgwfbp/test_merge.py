@@ -7,10 +7,7 @@ import random
 from itertools import product
 from math import inf
 
-import pytest
-
 from refgf.papers.mgwfbp.merge import compare, exact_merge, greedy_merge, theta_bounds
-from refgf.papers.scaling.workloads import densenet201, resnet50
 from refgf.predict.cost import Line
 from refgf.predict.timeline import eager, lazy, one_call, predict
 from tests.support.groups_of import groups_of
@@ -104,16 +101,6 @@ def test_small_gradients_always_wait():
         range(2, 3),
         range(3, 4),
     ]
-
-
-@pytest.mark.parametrize("network", [resnet50(), densenet201()], ids=["ResNet-50", "DenseNet-201"])
-def test_exact_is_never_beaten_on_real_networks(network):
-    gradients = network.gradients(backward_s=0.2, forward_s=0.1)
-    line = Line(9.081e-4, 7.396e-10)
-    exact = predict(gradients, exact_merge(gradients, line), line).step_s
-    rivals = [eager(gradients), one_call(gradients), greedy_merge(gradients, line)]
-    rivals += [lazy(gradients, 2**power) for power in range(10, 28)]
-    assert exact <= min(predict(gradients, groups, line).step_s for groups in rivals)
 
 
 def test_theta_bounds():

@@ -11,7 +11,6 @@ from refgf.predict import cost
 from refgf.predict.cost import Link
 
 LINK = Link(3.0, 0.5, 0.25)  # binary fractions: sums are exact
-NO_SUMS = Link(3.0, 0.5)
 INSIDE, BETWEEN = Link(1.0, 0.125, 0.125), Link(8.0, 2.0, 0.125)
 
 
@@ -31,18 +30,6 @@ def test_lines_are_the_exact_forms_where_slices_are_even(p, name):
     n = 1000 * p
     line_s = collectives.LINES[name](p, LINK)(4 * n)
     assert line_s == pytest.approx(forms[name](p, n, 4, LINK), rel=1e-14)
-
-
-def test_other_sizes_cost_two_messages_more():
-    doubling_s, halving_s = (
-        [form(p, n, 4, NO_SUMS) for p in (4, 5)]
-        for form, n in (
-            (collectives.recursive_doubling_s, 10),
-            (collectives.halving_doubling_s, 8),
-        )
-    )
-    assert doubling_s[1] - doubling_s[0] == 2 * 23
-    assert halving_s[1] - halving_s[0] == 2 * 19
 
 
 @pytest.mark.parametrize("p", range(1, 33))

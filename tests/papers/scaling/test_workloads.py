@@ -9,6 +9,13 @@ from refgf.papers.scaling.shapes import Builder, pooled
 from refgf.papers.scaling.workloads import PUBLISHED, WORKLOADS, alexnet, googlenet, resnet50
 
 
+def tiny():
+    net = Builder("tiny", 5, 5, 2)
+    net.conv("conv1", 4, 3)
+    net.fc("fc2", 3)
+    return net.workload()
+
+
 @pytest.mark.parametrize(
     "network, parameters, tensors",
     [
@@ -105,10 +112,7 @@ def test_flops_by_hand():
 
     No padding, then a layer of 3 features.
     """
-    net = Builder("tiny", 5, 5, 2)
-    net.conv("conv1", 4, 3)
-    net.fc("fc2", 3)
-    conv, fc = net.workload().layers
+    conv, fc = tiny().layers
     assert conv.forward_flops == 2 * 9 * 18 * 4 + 36 and conv.input_gradient_flops == 0
     assert [t.flops for t in conv.tensors] == [36, 2 * 9 * 18 * 4]
     assert fc.forward_flops == 2 * 36 * 3 + 3 and fc.backward_flops == 4 * 36 * 3 + 3
@@ -135,21 +139,13 @@ def test_shares_by_hand():
 
     Of conv1: bias 36, weight 1296; 1767 in all.
     """
-    net = Builder("tiny", 5, 5, 2)
-    net.conv("conv1", 4, 3)
-    net.fc("fc2", 3)
     total = 3 + 216 + 216 + 36 + 1296
     wanted = [3 / total, 219 / total, (435 + 36) / total, 1.0]
-    assert net.workload().shares == pytest.approx(wanted, rel=1e-14)
+    assert tiny().shares == pytest.approx(wanted, rel=1e-14)
 
 
 def test_gradients_from_measured_layers():
-    net = Builder("tiny", 5, 5, 2)
-    net.conv("conv1", 4, 3)
-    net.fc("fc2", 3)
-    times = [
-        seconds for seconds, _ in net.workload().gradients(8.0, 1.0, layer_backward_s=[6.0, 2.0])
-    ]
+    times = [seconds for seconds, _ in tiny().gradients(8.0, 1.0, layer_backward_s=[6.0, 2.0])]
     assert times == pytest.approx(
         [1 + 2 * 3 / 435, 1 + 2 * 219 / 435, 1 + 2 + 6 * 36 / 1332, 9.0], rel=1e-14
     )
