@@ -28,6 +28,13 @@ def from_steps(steps):
     ]
 
 
+def test_eager_by_hand():
+    """T(bytes) = 1 + bytes / 10: calls of 2, 3 and 1.5 s. The third waits for the second."""
+    got = predict(GRADIENTS, eager(GRADIENTS), Line(1, 0.1))
+    assert [(call.start_s, call.end_s) for call in got.calls] == [(1, 3), (3, 6), (6, 7.5)]
+    assert (got.compute_s, got.step_s, got.exposed_s, got.communication_s) == (4, 7.5, 3.5, 6.5)
+
+
 def test_a_group_without_bytes_is_no_call():
     """Empty tensors at 0, 1.5 and 9 of a step whose others are ready at 1 and 2; T = 3 + bytes."""
     gradients = [(0.0, 0), (1.0, 4), (1.5, 0), (2.0, 5), (9.0, 0)]

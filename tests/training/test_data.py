@@ -49,9 +49,7 @@ def test_ranks_together_see_what_one_rank_sees(size):
 
 
 def test_a_rank_without_samples_in_the_last_batch():
-    images, labels, global_batch = list(batches(numbered(range(10)), 8, 0, 0, rank=2, size=3))[
-        -1
-    ]
+    images, labels, global_batch = list(batches(numbered(range(10)), 8, 0, 0, rank=2, size=3))[-1]
     assert images.shape == (0, 1, 1, 1) and images.dtype == np.float32
     assert labels.shape == (0,) and labels.dtype == np.int64
     assert global_batch == 2
