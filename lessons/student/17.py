@@ -44,8 +44,8 @@ def orthogonal(p: np.ndarray) -> np.ndarray:
     Columns in order: from each, take its projections on all finished columns before it, then divide
     it by its length. A column of which at most 2**-20 of its length is left becomes 0.
 
-    orthogonal([[3, 3], [0, 5]]) -> [[1, 0], [0, 1]]      orthogonal([[3, 6], [4, 8]]) has a
-    second column of zeros
+    orthogonal([[3, 3], [0, 5], [0, 0]]) -> [[1, 0], [0, 1], [0, 0]]
+    orthogonal([[3, 6], [4, 8]]) -> [[0.6, 0], [0.8, 0]]      the second column depends on the first
 
     Hint: the projection of x on a column c of length 1 is (c @ x) * c.
     """
@@ -63,8 +63,9 @@ def low_rank_sum(
     and P q^T, with that q, stands for the sum of ms. A rank's error is m - P (m^T P)^T. A column of
     the next q that is 0 stays as it was in q.
 
-    one rank, m = [[2, 0], [0, 1]], q = [[1], [0]]:
-    P = [[1], [0]], next q = [[2], [0]], the sum [[2, 0], [0, 0]], the error [[0, 0], [0, 1]]
+    one rank, and P = [[0.6], [0.8]]:
+    low_rank_sum([[[3, 1], [4, 0]]], [[1], [0]])
+        -> ([[3, 0.36], [4, 0.48]], [[5], [0.6]], [[[0, 0.64], [0, -0.48]]])
 
     Hint: (new == 0).all(axis=0) says which columns are 0.
     """

@@ -50,6 +50,8 @@ def test_the_starter_says_all_rules(name):
         assert [old for old in change.words if old not in said] == []
     assert max(map(len, text.splitlines())) <= 100 and "lessons/student" not in text
     assert f"grade {name} {name}.py" in text and "--mine" not in text
+    assert not re.search(r"\n {4}\w+\n {4}[a-z]", text), "a word alone within a paragraph"
+    assert not re.search(r"\d{7}\.0\b|\.\d{13}", text), "wanted 6e9, 0.6"
     for exercise in [e for e in mine.exercises[1:] if isinstance(e, Exercise)]:
         (example, *_) = re.findall(rf"    ({exercise.name}\(.*?\)\s+-> .+?)(?= {{3,}}|\n)", text)
         assert example not in published or exercise.name == "sum_calls", example

@@ -36,6 +36,7 @@ import refgf.oracle.spec.network.resnet50
 import refgf.oracle.spec.overlap
 import refgf.oracle.spec.overlap_changes
 import refgf.oracle.spec.plain_sums
+import refgf.oracle.spec.powersgd.changes
 import refgf.oracle.spec.powersgd.factors
 import refgf.oracle.spec.powersgd.lesson_17
 import refgf.oracle.spec.powersgd.steps

@@ -11,7 +11,7 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,7 +127,7 @@ def reworded(text: str, words: dict[str, str]) -> str:
 
 def starter(text: str, name: str, changes: list[Change]) -> str:
     """The published starter by these rules, as file `name`: words, and computed examples."""
-    lesson = name.partition("v")[0]
+    lesson, published = name.partition("v")[0], text
     text = re.sub(r"(?s)and let the lesson measure.*?\n\n.*?\n\n", "", text, count=1)
     text = text.replace(f"grade {lesson} ", f"grade {name} ").replace(
         f"lessons/student/{lesson}.py", f"{name}.py"
@@ -144,18 +144,37 @@ def starter(text: str, name: str, changes: list[Change]) -> str:
             given = eval(f"({found[1]},)", {"math": np, "inf": np.inf})  # noqa: S307  our starter
             arguments = arguments_of(tuple(map(typed, given, types)), mine)
             result = returned(around(exercise.reference, mine), arguments)
-            call = f"{exercise.name}({', '.join(map(shown, arguments))})"
-            return f"{call}{found[2]}-> {shown(result)}"
+            same_case = all(change.asked is same for change in mine)
+            call = found[1] if same_case else ", ".join(map(shown, arguments))
+            return f"{exercise.name}({call}){found[2]}-> {shown(result)}"
 
         pattern = rf"(?<=    ){exercise.name}\((.*?)\)(\s+)-> (.+?)(?= {{3,}}|\n)"
         text = re.sub(pattern, example, text)
-    return "".join(map(wrapped, text.splitlines(keepends=True)))
+    return "\n".join(filled(text.splitlines(), set(published.splitlines()))) + "\n"
 
 
-def wrapped(line: str) -> str:
-    """A line of at most 100 columns, or several with its indentation."""
-    indent = line[: len(line) - len(line.lstrip())]
-    return line if len(line) <= 101 else textwrap.fill(line, 100, subsequent_indent=indent) + "\n"
+def filled(lines: list[str], known: set[str]) -> Iterator[str]:
+    """Lines of at most 100 columns: a paragraph with a line that is not known is filled anew."""
+    paragraphs: list[list[str]] = []
+    for before, line in zip(["", *lines], lines):
+        goes_on = prose(before) and prose(line) and not (before.endswith(".") and LABEL.match(line))
+        paragraphs[-1:] = [[*paragraphs[-1], line]] if goes_on else [*paragraphs[-1:], [line]]
+    for paragraph in paragraphs:
+        if known.issuperset(paragraph):
+            yield from paragraph
+        else:
+            start = re.match(" *", paragraph[0])[0]
+            text = start + " ".join(line.strip() for line in paragraph)
+            yield from textwrap.wrap(text, 100, subsequent_indent=start, break_on_hyphens=False)
+
+
+LABEL = re.compile(r" +[\w\[\], -]{1,30}: ")  # "chosen: chunk numbers", "Step 1, in the node: "
+
+
+def prose(line: str) -> bool:
+    """Words of a docstring, not a table, an example, a command or code."""
+    indented = re.match(r' {4}(?! |"""$|# )', line)
+    return bool(indented) and not re.search(r"\S {2,}|\) ->|^ +\w+(\(.+\)|: .+,)$", line)
 
 
 def answers(text: str, changes: list[Change]) -> str:
@@ -192,11 +211,18 @@ def typed(value: Any, like: Any) -> Any:
 def shown(value: Any) -> str:
     """As a starter writes it: an array as a list, its 2.0 as 2, infinity as math.inf."""
     if isinstance(value, np.ndarray) and value.ndim == 1:
-        return f"[{', '.join(str(x).removesuffix('.0') for x in value)}]"
+        return f"[{', '.join(shown(x).removesuffix('.0') for x in value)}]"
     if isinstance(value, list | np.ndarray):
         return f"[{', '.join(map(shown, value))}]"
     if isinstance(value, tuple):
         return f"({', '.join(map(shown, value))})"
     if isinstance(value, dict | str):
         return json.dumps(value)
+    if isinstance(value, float) and np.isfinite(value):  # float64, too
+        short = f"{value:.4g}".replace("e+0", "e")  # 6e9
+        return (
+            short
+            if value >= 1e6 and float(short) == value
+            else str(round(float(f"{value:.12g}"), 12) + 0.0)
+        )
     return "math.inf" if value == np.inf else str(value)
