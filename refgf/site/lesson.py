@@ -13,7 +13,6 @@ from refgf.site.markdown import Text, folded, plain, python, table
 from refgf.site.numbers import tables
 from refgf.site.repository import Repository, lesson_numbers, relative
 
-HEADINGS = {"IDEA": "Idea", "MESSAGES": "Messages", "PREDICTION": "Prediction"}
 PLAYER = ("Watch ring and hierarchical allreduce, message by message", "player/index.html")
 EXPLORER = ("Move theta, the link and the ranks", "explorer/index.html")
 MICROSCOPE = ("See how sums of p ranks are rounded", "microscope/index.html")

@@ -78,9 +78,8 @@ KINDS = [
 @pytest.mark.parametrize("n", [0, 1, FEW + 1, FEW_HALVES, 2 * BLOCK_ELEMENTS + 7])
 def test_additions_are_those_of_numpy(n, kinds):
     rng = np.random.default_rng(n)
-    x, got = (
-        (1e-5 * rng.standard_normal(n)).astype(kind) for kind in kinds
-    )  # half of them below 2**-14
+    # half of them below 2**-14
+    x, got = ((1e-5 * rng.standard_normal(n)).astype(kind) for kind in kinds)
     wanted = got + x
     add(x, got)
     assert got.tobytes() == wanted.tobytes() and got.dtype == wanted.dtype

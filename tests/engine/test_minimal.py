@@ -117,9 +117,8 @@ def test_gradients_in_float32(case):
         (dx, wanted_dx, worst_dx * abs(parameters[1]).max(), kernel * outputs),
         (dw, wanted_dw, worst_dw * abs(x).max(initial=0), tiles * places),
     ):
-        tolerance = (
-            roundings(kernel, terms + kernel, np.float32) * worst * terms * largest_dy
-        )  # tiles overlap: K more terms
+        # tiles overlap: K more terms
+        tolerance = roundings(kernel, terms + kernel, np.float32) * worst * terms * largest_dy
         np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance)
 
 

@@ -26,9 +26,8 @@ def test_the_bits_of_the_replayed_schedule(on_ranks, algorithm, dtype, wire):
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
         for segment_bytes, depth in SETTINGS:
-            allreduce = pipelined(
-                comm, algorithm, wire, segment_bytes, depth
-            )  # one for all sizes: its scratch is reused
+            # one for all sizes: its scratch is reused
+            allreduce = pipelined(comm, algorithm, wire, segment_bytes, depth)
             for n in (n for n in sizes_of(p, 211) if n < 1000):
                 xs = order_sensitive(p, n, dtype, wire)
                 x = xs[rank].copy()
@@ -139,9 +138,8 @@ def test_long_messages_go_in_segments_by_their_length(wire):
         x, traced = xs[comm.rank].copy(), TracedComm(comm)
         pipelined(traced, ring.allreduce, wire)(x)
         assert same_bits(x, wanted[comm.rank])
-        assert traced.messages == 4 * (
-            8 if wire is None else 6
-        )  # slices of 1.27 MiB by eighths, or of 0.64 MiB by 128 KiB
+        # slices of 1.27 MiB by eighths, or of 0.64 MiB by 128 KiB
+        assert traced.messages == 4 * (8 if wire is None else 6)
 
     threads.run(p, body)
 

@@ -25,9 +25,8 @@ def test_the_bits_of_direct(on_ranks, dtype, wire):
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
         for segment_bytes, short_bytes in SETTINGS:
-            allreduce = SharedMemory(
-                comm, wire, segment_bytes, short_bytes
-            )  # one for all sizes: the memory is used again
+            # one for all sizes: the memory is used again
+            allreduce = SharedMemory(comm, wire, segment_bytes, short_bytes)
             for n in (n for n in sizes_of(p, 211) if n < 1000):
                 xs = order_sensitive(p, n, dtype, wire)
                 x = xs[rank].copy()
@@ -46,9 +45,8 @@ def test_arrays_in_shared_memory(on_ranks, dtype):
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
         allreduce = SharedMemory(comm, None, 72, 0)
-        arrays = [
-            allreduce.zeros(n, dtype) for n in (0, 1000, 40_000)
-        ]  # several blocks of a slice in the last one
+        # several blocks of a slice in the last one
+        arrays = [allreduce.zeros(n, dtype) for n in (0, 1000, 40_000)]
         assert [x.size for x in arrays] == [0, 1000, 40_000] and not any(x.any() for x in arrays)
         for whole in arrays:
             for part in (
@@ -255,9 +253,8 @@ def test_counted_barriers_and_no_message(on_ranks):
         counted = []
         allreduce = SharedMemory(comm, None, 400, 40)
         arrays = allreduce.zeros(1000)
-        allreduce._memory.node = traced = TracedComm(
-            allreduce._memory.node
-        )  # all that it could send with
+        # all that it could send with
+        allreduce._memory.node = traced = TracedComm(allreduce._memory.node)
         barrier, allreduce.barrier = allreduce.barrier, lambda: [counted.append(1), barrier()]
         for n, barriers in ((0, 1), (1, 1), (10, 1), (11, 2), (100, 2), (101, 3), (1000, 11)):
             counted.clear()

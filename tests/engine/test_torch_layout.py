@@ -14,9 +14,8 @@ from refgf.nn.alexnet import AlexNet
 
 
 def bound(normalization="batch"):
-    network = AlexNet(
-        7, 99, width=1 / 32, normalization=normalization
-    )  # 99: 2 x 2 pixels before fc6
+    # 99: 2 x 2 pixels before fc6
+    network = AlexNet(7, 99, width=1 / 32, normalization=normalization)
     rng = np.random.default_rng(0)
     parameters, gradients = (
         [rng.standard_normal(s.shape, np.float32) for s in network.tensors] for _ in range(2)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from refgf.exchange.precision import LossScale, WorkingCopy
-from refgf.oracle.definitions import next_scale, same_bits, working_copy
+from refgf.oracle.definitions import same_bits, working_copy
 
 AWKWARD = np.array(
     [
@@ -26,19 +26,6 @@ AWKWARD = np.array(
     ],
     np.float32,
 )  # in order: zeros, ones, float16's largest and beyond, denormals and the border of zero, ties
-
-
-@pytest.mark.parametrize("interval", [1, 2, 3])
-def test_dynamic_scale_is_that_of_the_definition(interval):
-    rng = np.random.default_rng(interval)
-    scale = LossScale(4.0, dynamic=True, interval=interval, smallest=1.0, largest=64.0)
-    wanted, good, skipped = 4.0, 0, 0
-    for _ in range(300):
-        finite = bool(rng.random() > 0.35)
-        wanted, good = next_scale(wanted, good, finite, interval, largest=64.0)
-        scale.update(finite)
-        skipped += not finite
-        assert (scale.scale, scale.good_steps, scale.skipped) == (wanted, good, skipped)
 
 
 def test_static_scale_never_changes_but_counts():

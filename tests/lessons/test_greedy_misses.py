@@ -27,9 +27,8 @@ def test_kinds_for_which_greedy_is_best(kind):
 
 def test_greedy_misses_among_any():
     found = greedy_misses.misses(OneRank, 300, "any")
-    assert (
-        0 < found["mean"] <= found["worst"] == max(found["excesses"]) < 1
-    )  # less than twice as long: solution 2
+    # less than twice as long: solution 2
+    assert 0 < found["mean"] <= found["worst"] == max(found["excesses"]) < 1
     assert found["missed"] == len(found["excesses"]) / 300
 
 

@@ -12,11 +12,12 @@ import pytest
 
 FIGURES = Path(__file__).resolve().parents[2] / "figures"
 TRACE = json.loads((FIGURES / "04_overlap.trace.json").read_text())
+# Horovod's names, where the concepts agree
 HOROVODS = {
     "MPI_ALLREDUCE",
     "WAIT_FOR_DATA",
     "MEMCPY_IN_FUSION_BUFFER",
-}  # Horovod's names, where the concepts agree
+}
 OURS = {"FORWARD", "BACKWARD", "UPDATE"}
 
 

@@ -28,9 +28,8 @@ def test_digits_folds_cover_every_image_once():
     parts = [digits(image_size=9, fold=fold) for fold in range(5)]
     assert all(train.size + test.size == 1797 for train, test in parts)
     assert sum(test.size for _, test in parts) == 1797
-    shares = np.array(
-        [np.bincount(test.labels, minlength=10) for _, test in parts]
-    )  # (folds, classes)
+    # (folds, classes)
+    shares = np.array([np.bincount(test.labels, minlength=10) for _, test in parts])
     assert np.all(shares.max(0) - shares.min(0) <= 1)
     images, _ = parts[0][0].load(np.arange(4))
     assert images.shape == (4, 9, 9, 3) and np.array_equal(images[..., 0], images[..., 2])

@@ -61,8 +61,7 @@ def test_what_is_no_time_is_refused_with_an_example(text):
 
 def test_formats_survive_the_way_back():
     for bits in (1, 999, 1000, 123_456_000, 999_999_999, 10**9, 56 * 10**9, 10**14):
-        assert parse_rate(format_rate(bits / 8)) * 8 == pytest.approx(
-            bits, rel=1e-3
-        )  # four digits are printed
+        # four digits are printed
+        assert parse_rate(format_rate(bits / 8)) * 8 == pytest.approx(bits, rel=1e-3)
     for seconds in (1e-9, 9.99e-7, 1e-6, 0.02, 1.0, 90.0):
         assert parse_time(format_time(seconds)) == pytest.approx(seconds, rel=1e-3)

@@ -36,9 +36,8 @@ def test_the_first_layer_has_no_input_gradient():
 
 def test_flops():
     layer, _ = build(CASES[2])
-    product = (
-        2 * 3 * 5 * 4 * 6 * (3 * 3 * 2)
-    )  # a multiply-add for 3 images, 5 x 4 places, 6 outputs, 3 x 3 x 2 inputs
+    # a multiply-add for 3 images, 5 x 4 places, 6 outputs, 3 x 3 x 2 inputs
+    product = 2 * 3 * 5 * 4 * 6 * (3 * 3 * 2)
     assert layer.flops(3) == (product, 2 * product)
     assert build(CASES[2], input_gradient=False)[0].flops(3) == (product, product)
 

@@ -51,9 +51,8 @@ def test_a_weight_gradient_in_parts_is_the_same_product():
     assert len(layer.rows(slice(0, 43), 15)) == 6
     layer.forward(x, True)
     layer.backward(dy, lambda k: None)
-    np.testing.assert_allclose(
-        layer.gradients[1], x.T @ dy, rtol=0, atol=1e-13
-    )  # 15 products of about 1
+    # 15 products of about 1
+    np.testing.assert_allclose(layer.gradients[1], x.T @ dy, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("split", SPLITS)

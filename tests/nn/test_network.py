@@ -8,12 +8,13 @@ from refgf.nn.alexnet import AlexNet
 from tests.support.differences import LIMIT, STEP, central_difference, workspace
 from tests.support.networks import NORMALIZATIONS, batch, bound, small
 
+# images_per_block, threads
 SPLITS = [
     ("batch", (None, 1)),
     ("batch", (2, 2)),
     ("local", (2, 1)),
     ("none", (None, 2)),
-]  # images_per_block, threads
+]
 
 # ---- state ----
 

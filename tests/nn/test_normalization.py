@@ -11,9 +11,8 @@ SPLITS = [(None, 1), (1, 1), (3, 1), (None, 2), (2, 3)]  # images_per_block, thr
 
 def images(n=SHAPE[0], seed=0):
     rng = np.random.default_rng(seed)
-    return 3 + rng.standard_normal((n, *SHAPE[1:])) * np.arange(
-        1, 8
-    )  # mean 3, another deviation for each channel
+    # mean 3, another deviation for each channel
+    return 3 + rng.standard_normal((n, *SHAPE[1:])) * np.arange(1, 8)
 
 
 def batch_norm(split=(None, 1)):
@@ -30,13 +29,11 @@ def test_a_large_mean_does_not_spoil_the_variance():
     """In float32 E[x^2] - E[x]^2 would lose all digits of a variance of 1 at a mean of 10000."""
     layer = BatchNorm("norm", SHAPE[1:], workspace())
     layer.workspace.dtype = np.dtype(np.float32)
-    x = (10000 + np.random.default_rng(0).integers(-2, 3, SHAPE)).astype(
-        np.float32
-    )  # exact in float32
+    # exact in float32
+    x = (10000 + np.random.default_rng(0).integers(-2, 3, SHAPE)).astype(np.float32)
     _, variance, _ = layer.statistics(layer.rows(x))
-    np.testing.assert_allclose(
-        variance, x.astype(np.float64).var(axis=(0, 1, 2)), rtol=1e-5
-    )  # 60 roundings of 6e-8
+    # 60 roundings of 6e-8
+    np.testing.assert_allclose(variance, x.astype(np.float64).var(axis=(0, 1, 2)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -98,9 +95,8 @@ def test_sums_over_a_batch_may_exceed_float16():
     assert exact.sum(axis=(0, 1, 2)).min() > np.finfo(np.float16).max
     y = layer.forward(x, True)
     wanted = (exact - exact.mean(axis=(0, 1, 2))) / exact.std(axis=(0, 1, 2))
-    bound = (
-        5 * 2.0**-11 * (np.abs(exact).max() + np.abs(wanted).max())
-    )  # mean, difference, scale, product, beta: rounded
+    # mean, difference, scale, product, beta: rounded
+    bound = 5 * 2.0**-11 * (np.abs(exact).max() + np.abs(wanted).max())
     assert np.abs(y - wanted).max() <= bound
     layer.backward(np.full(x.shape, 1e-3, np.float16), lambda k: None)
     assert np.isfinite(layer.gradients).all()

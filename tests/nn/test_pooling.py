@@ -30,9 +30,8 @@ def test_gradient(case):
 
 def assert_as_defined(layer, x, kernel, stride):
     y = layer.forward(x, True).copy()
-    dy = (
-        np.random.default_rng(1).integers(-9, 9, y.shape).astype(float)
-    )  # integers: sums are exact in any order
+    # integers: sums are exact in any order
+    dy = np.random.default_rng(1).integers(-9, 9, y.shape).astype(float)
     wanted, where = max_pool(x, kernel, stride)
     np.testing.assert_array_equal(y, wanted)
     np.testing.assert_array_equal(layer.backward(dy, None), max_pool_backward(x, where, dy))

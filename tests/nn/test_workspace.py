@@ -49,9 +49,8 @@ def test_memory_is_asked_for_once():
     large = workspace.scratch("columns", (6, 7))
     assert np.shares_memory(large, workspace.scratch("columns", (3, 4)))
     assert not np.shares_memory(large, workspace.scratch("columns", (6, 7), worker=1))
-    assert (
-        workspace.scratch("columns", (2,), dtype=np.float64).dtype == np.float64
-    )  # a name may have several types
+    # a name may have several types
+    assert workspace.scratch("columns", (2,), dtype=np.float64).dtype == np.float64
     assert np.shares_memory(large, workspace.scratch("columns", (3, 4)))
 
 

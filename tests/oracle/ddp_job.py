@@ -155,9 +155,8 @@ def train(name, raises):
         torch.nn.ReLU(),
         torch.nn.Linear(11, 3),
     ]
-    model = DistributedDataParallel(
-        torch.nn.Sequential(*layers), bucket_cap_mb=0.0006
-    )  # several buckets
+    # several buckets
+    model = DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=0.0006)
     hook, definition = HOOKS[name]()
     hook = torch_ddp.checked(hook, definition, raises=raises)
     model.register_comm_hook(None, hook)

@@ -80,9 +80,8 @@ def test_pieces_are_named_where_no_order_gives_all():
             total = total + XS[(rank + k) % P][i:j]
         result[i:j] = total
     told = "\n".join(explain(XS, result))
-    assert (
-        "no known order" in told
-    )  # a piece may end a few elements late, where the next fold has the same bits
+    # a piece may end a few elements late, where the next fold has the same bits
+    assert "no known order" in told
     assert re.search(
         r"elements 0\.\.9\d: rank order, .*\n"
         r"  elements 9\d\.\.15\d: fold from rank 1 up.*\n  elements 15",

@@ -27,9 +27,8 @@ def test_a_curve_through_a_line_is_the_line(p):
     sizes = [0, 1, 7, 1000, 4096]
     curve = Curve(tuple((nbytes, line(nbytes)) for nbytes in sizes))
     for nbytes in (*sizes, 3, 500, 4095, 10**6):
-        assert curve(nbytes) == pytest.approx(
-            line(nbytes), rel=1e-12
-        )  # a few roundings of 2**-53 each
+        # a few roundings of 2**-53 each
+        assert curve(nbytes) == pytest.approx(line(nbytes), rel=1e-12)
 
 
 @pytest.mark.parametrize(

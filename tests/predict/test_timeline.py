@@ -108,9 +108,8 @@ def test_the_kept_share_comes_back_from_the_times_it_makes(call_s, more_s, share
 
 def test_kept_share_by_hand():
     assert kept_share(10.0, 4.0, 10.0) == 1  # nobody noticed
-    assert (
-        kept_share(10.0, 4.0, 14.0) == 0
-    )  # one after the other: one core, and the call is all its work
+    # one after the other: one core, and the call is all its work
+    assert kept_share(10.0, 4.0, 14.0) == 0
     assert kept_share(10.0, 4.0, 11.0) == 0.75
     assert kept_share(10.0, 4.0, 15.0) == 0 and kept_share(10.0, 4.0, 9.0) == 1  # noise
 

@@ -1,6 +1,5 @@
 """DASO's form `heat` against its definition, and beside the form `paper`."""
 
-import numpy as np
 import pytest
 
 from refgf.machine import threads
@@ -10,12 +9,10 @@ from refgf.oracle.definitions import (
     heat_averaged,
     heat_receives,
     heat_traffic,
-    same_bits,
 )
 from refgf.oracle.spec.daso.traffic import tree_children
 from refgf.papers.daso.daso import DASO
 from refgf.papers.daso.heat import HeatPhase, HeatPhases
-from refgf.papers.daso.merge import heat_merge, merge
 from refgf.papers.daso.phases import Constant, Phase, Phases
 from refgf.papers.jia.hierarchical import consecutive_nodes
 from tests.papers.daso.test_daso import gradients, run
@@ -93,18 +90,3 @@ def test_ranks_with_different_forms_say_so(described, heat):
             DASO(comm, new_model(Prescribed()), consecutive_nodes(2, 1), phases, 3)
 
     threads.run(2, body)
-
-
-def test_merges_are_exact_where_nothing_is_rounded_and_round_differently_elsewhere():
-    w, total = np.full(3, 2.0, np.float32), np.full(3, 12.0, np.float32)
-    heat_merge(w, total, nodes=2, waited=1)
-    assert w.tolist() == [4.0] * 3  # (2 * 2 + 12) / 4
-    rng, differ = np.random.default_rng(5), 0
-    for _ in range(20):
-        a, total = rng.standard_normal((2, 50)).astype(np.float32)
-        b = a.copy()
-        merge(a, total, 3, 1)
-        heat_merge(b, total, 3, 1)
-        assert np.allclose(a, b, rtol=0, atol=1e-6)
-        differ += not same_bits(a, b)
-    assert differ

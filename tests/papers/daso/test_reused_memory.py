@@ -3,7 +3,6 @@
 import numpy as np
 
 from refgf.machine import threads
-from refgf.oracle.definitions import DASOSettings, daso_run, same_bits
 from refgf.papers.daso.daso import DASO
 from refgf.papers.daso.phases import Constant, Phase
 from tests.support.stacks import new_model
@@ -14,30 +13,16 @@ GRADIENTS = np.random.default_rng(7).standard_normal((BATCHES, len(NODES), N)).a
 
 
 def train(comm):
-    """(the memory that each batch's sum is formed in, parameters after each batch)"""
-    sent, held = [], []
+    """The memory that each batch's sum is formed in."""
+    sent = []
     with DASO(comm, new_model(Prescribed()), NODES, Constant(Phase(1)), BATCHES) as stack:
         for step in GRADIENTS:
             stack.step(step[comm.Get_rank()][None], None, 1, rate=0.125)
             sent += [stack._pending.total] if stack._pending else []
-            held.append(stack.model.parameters.flat.copy())
-    return sent, held
-
-
-def is_the_definitions(found) -> bool:
-    settings = DASOSettings(len(NODES), BATCHES, 0.125, 0.9)
-    steps = [list(step) for step in GRADIENTS]
-    wanted = daso_run(np.zeros(N, np.float32), steps, settings, [(1, 1, 1)])
-    return all(
-        same_bits(w, state["w"][rank])
-        for rank, (_, held) in enumerate(found)
-        for w, state in zip(held, wanted, strict=True)
-    )
+    return sent
 
 
 def test_two_copies_are_enough_for_an_epoch():
-    found = threads.run(len(NODES), train)
-    assert is_the_definitions(found)
-    for sent, _ in found:
+    for sent in threads.run(len(NODES), train):
         assert len(sent) == BATCHES - 1  # the last sum is blocking
         assert len({id(memory) for memory in sent}) == 2

@@ -76,10 +76,7 @@ def test_greedy_misses_by_hand():
     Greedy: 2 + 4 = 6, then 6 + 3 = 9. Better: 1 + 3 = 4, then 4 + 4 = 8.
     """
     gradients = [(1.0, 1), (2.0, 1), (4.0, 1)]
-    line = Line(2, 1)
-    assert greedy_merge(gradients, line) == [range(0, 2), range(2, 3)]
-    assert exact_merge(gradients, line) == [range(0, 1), range(1, 3)]
-    assert compare(gradients, line) == {"greedy": 9, "exact": 8, "excess": 0.125}
+    assert compare(gradients, Line(2, 1)) == {"greedy": 9, "exact": 8, "excess": 0.125}
 
 
 def test_limits_of_the_start_up():
@@ -94,15 +91,6 @@ def test_equal_ends_give_larger_groups():
     assert exact_merge([(1.0, 5), (1.0, 5)], Line(0, 1)) == [range(0, 2)]
 
 
-def test_small_gradients_always_wait():
-    gradients = [(1.0, 4), (2.0, 4), (3.0, 100), (4.0, 4)]
-    assert greedy_merge(gradients, Line(0, 0.001), small_bytes=8) == [
-        range(0, 2),
-        range(2, 3),
-        range(3, 4),
-    ]
-
-
 def test_theta_bounds():
     gradients = [(1.0, 10), (2.0, 20), (3.0, 5), (4.0, 7)]
     assert theta_bounds(gradients, groups_of([2, 2])) == (10, 30)
@@ -111,7 +99,3 @@ def test_theta_bounds():
     assert theta_bounds(gradients, groups_of([1, 3])) == (25, 10)  # low > high: no theta
     assert theta_bounds(gradients, eager(gradients)) == (0, 5)
     assert theta_bounds(gradients, one_call(gradients)) == (35, inf)
-
-
-def test_nothing_to_merge():
-    assert exact_merge([], Line(1, 1)) == greedy_merge([], Line(1, 1)) == []

@@ -6,7 +6,7 @@ import pytest
 from refgf.comm.direct import direct_allreduce
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
-from refgf.oracle.definitions import powersgd_run, ring_traffic
+from refgf.oracle.definitions import ring_traffic
 from refgf.papers.powersgd.low_rank import (
     factor_elements,
     kept_where_zero,
@@ -17,36 +17,6 @@ from tests.support import stacks
 from tests.support.compressor_cases import TINY, on
 from tests.support.compressor_cases import power_sgd as of
 from tests.support.tiny import N, Prescribed, samples
-
-
-@pytest.mark.parametrize("settings", [{}, {"feedback": False}, {"allreduce": direct_allreduce}])
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 7])
-@pytest.mark.parametrize("scale", [0.1, 1000.0])
-def test_sums_and_errors_are_those_of_the_definition(size, scale, settings):
-    """In float64, within 2^-32 of all gradients: rounding times the worst condition, 2^20."""
-    rng = np.random.default_rng(size)
-    g = scale * rng.standard_normal((4, size, N))
-
-    def body(comm):
-        made, rows = of(**settings)(comm), []
-        made.start(np.zeros(N))
-        q = made.state["q"].copy()
-        for step in g:
-            x = step[comm.Get_rank()].copy()
-            made.sum(x, slice(0, N))
-            made.end(True)
-            rows.append((x, made.state["error"].copy()))
-        return q, rows
-
-    found = threads.run(size, body)
-    feedback = settings.get("feedback", True)
-    wanted = powersgd_run(TINY, found[0][0], [list(step) for step in g], 2, feedback)
-    bound = 2.0**-32 * np.abs(g).sum()
-    for t, step in enumerate(wanted):
-        for rank, (_, rows) in enumerate(found):
-            assert np.abs(rows[t][0] - step["x"][rank]).max() <= bound
-            assert np.abs(rows[t][1] - step["kept"][rank]).max() <= bound
-            assert rows[t][0].tobytes() == found[0][1][t][0].tobytes()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])

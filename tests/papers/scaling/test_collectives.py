@@ -18,20 +18,6 @@ def simulated(algorithm, p, n, link=LINK):
     return from_schedules([algorithm(rank, p, n) for rank in range(p)], 4, link)
 
 
-@pytest.mark.parametrize("p", [1, 2, 4, 5, 6, 8])
-@pytest.mark.parametrize("name", collectives.LINES)
-def test_lines_are_the_exact_forms_where_slices_are_even(p, name):
-    forms = {
-        "ring": cost.ring_allreduce_s,
-        "recursive doubling": collectives.recursive_doubling_s,
-        "halving-doubling": collectives.halving_doubling_s,
-        "tree": collectives.tree_s,
-    }
-    n = 1000 * p
-    line_s = collectives.LINES[name](p, LINK)(4 * n)
-    assert line_s == pytest.approx(forms[name](p, n, 4, LINK), rel=1e-14)
-
-
 @pytest.mark.parametrize("p", range(1, 33))
 @pytest.mark.parametrize(
     "algorithm, form",

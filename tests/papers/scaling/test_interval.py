@@ -68,13 +68,11 @@ def test_the_other_alexnet():
 
     With 384 instead of 256 filters in conv4 these are 737,408 more.
     """
-    more = (384 - 256) * (9 * 384 + 1) + (
-        384 - 256
-    ) * 9 * 256  # conv4 and its biases; conv5's inputs
+    # conv4 and its biases; conv5's inputs
+    more = (384 - 256) * (9 * 384 + 1) + (384 - 256) * 9 * 256
     assert tf_cnn_alexnet().parameters == 61_100_840 + more
-    assert V100_RATE.values == pytest.approx(
-        (0.74 * 5132, 0.74 * 9319), rel=0.005
-    )  # its flops over the paper's
+    # its flops over the paper's
+    assert V100_RATE.values == pytest.approx((0.74 * 5132, 0.74 * 9319), rel=0.005)
 
 
 def test_two_headlines_are_one_step():
@@ -83,9 +81,8 @@ def test_two_headlines_are_one_step():
     timeline = gradientflow_step(512, **inputs)
     throughput = 512 * timeline.compute_s / timeline.step_s
     assert HEADLINES[0].predict(**inputs) == pytest.approx(throughput, rel=1e-15 * 8)
-    assert HEADLINES[1].predict(**inputs) == pytest.approx(
-        95 * 20 * timeline.step_s / 60
-    )  # 19.55 steps an epoch
+    # 19.55 steps an epoch
+    assert HEADLINES[1].predict(**inputs) == pytest.approx(95 * 20 * timeline.step_s / 60)
 
 
 def test_headlines_share_their_steps():

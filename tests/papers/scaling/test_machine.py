@@ -47,9 +47,8 @@ def test_layers_give_gradients():
     count = len(LAYERS)
     assert len(gradients) == 26
     assert gradients[-1][0] == pytest.approx(0.03 * count)
-    assert gradients[1][0] == pytest.approx(
-        0.01 * count + 0.02 / 2, rel=1e-3
-    )  # half of fc8 is its weight gradient
+    # half of fc8 is its weight gradient
+    assert gradients[1][0] == pytest.approx(0.01 * count + 0.02 / 2, rel=1e-3)
 
 
 def test_unknown_layers_count_with_the_layer_before_them():

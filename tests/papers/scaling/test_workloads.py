@@ -167,9 +167,8 @@ def test_forward_order_is_not_the_order_of_generation():
     """
     net = alexnet()
     assert [t.name for layer in net.layers for t in layer.tensors] != [t.name for t in net.tensors]
-    assert (
-        net.shares[5] < 0.15
-    )  # the fully connected layers are over early, though they hold 94 % of the bytes
+    # the fully connected layers are over early, though they hold 94 % of the bytes
+    assert net.shares[5] < 0.15
     assert sum(t.elements for t in net.tensors[:6]) / net.parameters > 0.93
 
 
