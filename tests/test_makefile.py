@@ -10,13 +10,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
 import pytest
 
-from tests.support.jobs import MARK, processes
+from tests.support.jobs import MARK, command_line, processes, wait_for
 
 ROOT = Path(__file__).resolve().parents[1]
 OF_MAKE = (
@@ -138,10 +137,10 @@ def test_what_make_started_ends_with_make(tmp_path, target, cluster, name):
         preexec_fn=default_signals,
     )
     try:
-        wait(lambda: "sleep 60" in map(command_line, processes(mark)), 20)
+        wait_for(lambda: "sleep 60" in map(command_line, processes(mark)), 20)
         send = os.killpg if name in ("INT", "HUP") else os.kill
         send(job.pid, getattr(signal, f"SIG{name}"))
-        wait(lambda: not processes(mark), 2)
+        wait_for(lambda: not processes(mark), 2)
     finally:
         for pid in processes(mark):
             os.kill(pid, signal.SIGKILL)
@@ -152,20 +151,6 @@ def default_signals() -> None:
     """nohup, and a shell's &, start their programs with signals ignored, and make inherits that."""
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
-
-
-def wait(condition, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
-    except OSError:
-        return ""
 
 
 CHECK = "python -m refgf.cluster check --mpiexec mpiexec"

@@ -22,7 +22,7 @@ from tests.gpu.parts import FOLDER, RATIOS, ROOT, Part, Stage
 from tests.gpu.usable import why_no_gpu
 from tests.support.fake_cuda_c import needs_a_compiler
 from tests.support.fake_cupy import installed
-from tests.support.jobs import MARK, clean_environment, mpiexec, needs_mpiexec, processes
+from tests.support.jobs import MARK, clean_environment, mpiexec, needs_mpiexec, processes, wait_for
 
 # not `import run`: tests/speed has a run.py too
 spec = importlib.util.spec_from_file_location("gpu_run", Path(__file__).with_name("run.py"))
@@ -235,7 +235,7 @@ def test_a_part_that_hangs_is_ended_with_what_it_started(monkeypatch, mark):
     monkeypatch.setattr(perform, "PATIENCE_S", 0.2)
     (row,) = perform.perform([trivial("deaf", DEAF, limit_s=12)], "", time.monotonic() + 60)
     assert row["reason"] == "ended after 12 s, its limit" and row["output"] == "started\n"
-    wait(lambda: not processes(mark))  # what was killed leaves when it gets a core
+    wait_for(lambda: not processes(mark))  # what was killed leaves when it gets a core
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
@@ -251,18 +251,11 @@ def test_what_it_started_ends_with_it(mark, tmp_path, number):
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
     environment |= {"TMPDIR": str(tmp_path)}
     job = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
-    wait(lambda: len(processes(mark)) == 2)
+    wait_for(lambda: len(processes(mark)) == 2)
     job.send_signal(number)
     assert job.wait(20) != 0
-    wait(lambda: not processes(mark))
+    wait_for(lambda: not processes(mark))
     assert number == signal.SIGKILL or not list(tmp_path.iterdir())
-
-
-def wait(condition, seconds=20):
-    end_s = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end_s
-        time.sleep(0.02)
 
 
 # ---- the real parts ----

@@ -4,26 +4,6 @@ import numpy as np
 import pytest
 
 from refgf.nn.loss import softmax_cross_entropy
-from tests.support.differences import assert_gradient
-
-LOGITS = np.random.default_rng(0).standard_normal((5, 7)) * 3
-LABELS = np.array([3, 0, 6, 3, 1])
-
-
-def test_gradient():
-    logits = LOGITS.copy()
-    _, gradient = softmax_cross_entropy(logits, LABELS, 9)
-    assert_gradient(gradient, lambda: softmax_cross_entropy(logits, LABELS, 9)[0], logits)
-
-
-def test_shards_add_up_to_the_whole():
-    whole, gradient = softmax_cross_entropy(LOGITS, LABELS, 5)
-    parts = [
-        softmax_cross_entropy(LOGITS[part], LABELS[part], 5)
-        for part in (slice(0, 2), slice(2, 2), slice(2, 5))
-    ]
-    assert abs(whole - sum(loss for loss, _ in parts)) <= 1e-14
-    np.testing.assert_array_equal(gradient, np.concatenate([part for _, part in parts]))
 
 
 def test_no_images():

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 from tests.support.differences import LIMIT, STEP, central_difference, workspace
-from tests.support.networks import NORMALIZATIONS, batch, bound, small
+from tests.support.networks import NORMALIZATIONS, batch, bound, small, small_resnet50
 
 # images_per_block, threads
 SPLITS = [
@@ -203,17 +202,33 @@ def test_uneven_shards_add_up_to_the_batch(normalization):
 # ---- announcements and places ----
 
 
-@pytest.mark.parametrize("n", [0, 1, 3])
-@pytest.mark.parametrize("normalization", NORMALIZATIONS)
-def test_gradients_are_final_when_announced_and_in_order(normalization, n):
-    network, _, gradients = small(normalization)
-    announced = []
+def announced(kind, n, overwrite):
+    """([(number, gradient as announced)], the gradients after backward)."""
+    space, seen = workspace(dtype=np.float32), []
+    if kind == "ResNet-50":
+        network, pool = small_resnet50(space)
+        gradients = pool.views
+    else:
+        network, _, gradients = small(kind, space=space)
+
+    def on_ready(i):
+        seen.append((i, gradients[i].copy()))
+        if overwrite:
+            gradients[i][...] = np.nan
+
     network.loss(*batch(network, n), 4)
-    network.backward(lambda i: announced.append((i, gradients[i].copy())))
-    assert [i for i, _ in announced] == list(range(len(gradients)))
-    for i, then in announced:
-        assert np.isfinite(then).all()
-        np.testing.assert_array_equal(then, gradients[i])
+    network.backward(on_ready)
+    return seen, gradients
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+@pytest.mark.parametrize("kind", [*NORMALIZATIONS, "ResNet-50"])
+def test_gradients_are_announced_in_order_final_and_not_read_again(kind, n):
+    """An announced gradient belongs to the exchange, which may overwrite it at once."""
+    (seen, _), (_, wanted) = (announced(kind, n, overwrite) for overwrite in (True, False))
+    assert [i for i, _ in seen] == list(range(len(wanted)))
+    for (_, then), after in zip(seen, wanted, strict=True):
+        assert np.isfinite(then).all() and np.array_equal(then, after)
         assert n or not then.any()  # no images: zero
 
 
@@ -268,30 +283,3 @@ def test_observe():
     assert seen == [(name, "forward") for name in names] + [
         (name, "backward") for name in reversed(names)
     ]
-
-
-def announced_gradients(normalization, scribble):
-    network = AlexNet(5, 67, width=1 / 16, normalization=normalization, dropout=0.0)
-    parameters, pool = Pool(network.tensors), Pool(network.tensors)
-    network.bind(parameters.views, pool.views)
-    network.initialize(3)
-    random = np.random.default_rng(0)
-    network.loss(
-        random.standard_normal((3, 67, 67, 3)).astype(np.float32), random.integers(0, 5, 3), 3
-    )
-    seen = {}
-
-    def on_ready(i):
-        seen[i] = pool.views[i].copy()
-        if scribble:
-            pool.views[i][...] = np.nan
-
-    network.backward(on_ready)
-    return [seen[i] for i in range(len(seen))]
-
-
-@pytest.mark.parametrize("normalization", ["batch", "local", "none"])
-def test_backward_does_not_read_what_it_has_announced(normalization):
-    """An announced gradient belongs to the exchange, which may overwrite it at once."""
-    left_alone, scribbled = (announced_gradients(normalization, s) for s in (False, True))
-    assert all(np.array_equal(a, b) for a, b in zip(left_alone, scribbled))

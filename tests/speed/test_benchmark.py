@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 import run
 from tests.support.boxes import needs_cluster
 
-from tests.support.jobs import MARK, clean_environment, processes
+from tests.support.jobs import MARK, clean_environment, command_line, processes, wait_for
 
 pytestmark = pytest.mark.skipif(benchmark.PRCTL is None, reason="Linux only")
 HERE = Path(__file__).resolve().parent
@@ -76,11 +75,9 @@ def test_what_a_runners_script_started_ends_with_the_runner(command, name):
     restore = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
     runner = python(START, *script, env={MARK: mark}, preexec_fn=restore)
     try:
-        wait(
-            lambda: sum(line == "sleep 60" for line in lines(mark)) >= min(2, len(command) - 1), 30
-        )
+        wait_for(lambda: sleeping(mark) >= min(2, len(command) - 1), 30)
         runner.send_signal(getattr(signal, name))
-        wait(lambda: not lines(mark), 2)
+        wait_for(lambda: not processes(mark), 2)
     finally:
         for pid in processes(mark):
             os.kill(pid, signal.SIGKILL)
@@ -88,21 +85,8 @@ def test_what_a_runners_script_started_ends_with_the_runner(command, name):
     assert runner.returncode != 0
 
 
-def lines(mark: str) -> list[str]:
-    found = []
-    for pid in processes(mark):
-        try:
-            found.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip())
-        except OSError:  # just ended
-            continue
-    return found
-
-
-def wait(condition, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+def sleeping(mark: str) -> int:
+    return sum(command_line(pid) == "sleep 60" for pid in processes(mark))
 
 
 @pytest.mark.parametrize("ending", ["kill -TERM $$", "kill -HUP $$", "exit 130", "exit 15"])

@@ -8,7 +8,9 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -144,3 +146,19 @@ def _read(file) -> str:
     file.seek(0)
     text = file.read().decode(errors="replace")
     return text.replace("\0", "")  # Open MPI pads its messages with zero bytes
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 20) -> None:
+    """Ask until it is so; an assertion fails if it is not within so many seconds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def command_line(pid: int) -> str:
+    """Of a process; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
+    except OSError:
+        return ""

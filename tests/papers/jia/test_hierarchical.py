@@ -75,14 +75,6 @@ def test_any_inside_goes_with_any_between(p):
             )
 
 
-def test_hybrid_picks_by_size():
-    nodes = consecutive_nodes(8, 2)
-    short, long = three_phase(nodes)(3, 8, 99), ring.allreduce(3, 8, 100)
-    assert hybrid(nodes, 100)(3, 8, 99) == short and hybrid(nodes, 100)(3, 8, 100) == long
-    assert hybrid(nodes, 0)(3, 8, 100) == long
-    assert hybrid(nodes, float("inf"))(3, 8, 99) == short
-
-
 def test_hybrid_takes_the_form_for_short_vectors():
     nodes = consecutive_nodes(8, 2)
     by_logs = hybrid(nodes, 100, short=log_phases)

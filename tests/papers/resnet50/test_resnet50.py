@@ -153,25 +153,6 @@ def test_the_slope_along_a_line():
     assert abs(slope - gradient @ direction) <= 1e-6 * np.linalg.norm(gradient)
 
 
-@pytest.mark.parametrize("n", [0, 2])
-def test_each_gradient_is_announced_once_in_order_and_not_read_again(n):
-    announced, seen = [], []
-    network, gradients = small()
-
-    def on_ready(i):
-        announced.append(i)
-        seen.append(gradients.views[i].copy())
-        gradients.views[i][...] = np.nan  # the exchange may overwrite it
-
-    loss = step(network, n, on_ready=on_ready)
-    assert announced == list(range(161))
-    assert np.isfinite(loss) and all(np.isfinite(g).all() for g in seen)
-    assert n or (loss == 0 and not any(g.any() for g in seen))
-    network, gradients = small()
-    step(network, n)
-    assert all(np.array_equal(a, b) for a, b in zip(seen, gradients.views))
-
-
 def test_all_normalisations_have_running_statistics():
     network, _ = small()
     assert len(network.normalizations) == 53 and len(network.running) == 106
