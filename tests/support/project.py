@@ -20,6 +20,7 @@ WITH_RANKS = (
     "sparse_warmup_run",
     "daso_run",
     "heat_run",
+    "diloco_run",
     "zero_run",
     "powersgd_run",
     *own.own_peers.SUMS,

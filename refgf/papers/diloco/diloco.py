@@ -23,8 +23,8 @@ Cost per outer step and rank r: that of `allreduce`, for a ring 2(p-1) messages 
 bytes per step are those of synchronous training divided by H. Memory beyond the model: start and v,
 two arrays (n,); d lies in the gradient pool.
 
-Source: Douillard et al. 2023 (arXiv 2311.08105): inner AdamW, outer Nesterov momentum, H = 500. The
-inner optimiser is the model's own here. Order of sums and of rounding: ours. The defaults 0.7 and
+Statements A21 to A23. Source: Douillard et al. 2023 (arXiv 2311.08105): inner AdamW, outer Nesterov
+momentum, H = 500. The inner optimiser is the model's own here. Order of sums and of rounding: ours. The defaults 0.7 and
 0.9: those of PyTorch's torchft.
 """
 
@@ -94,7 +94,7 @@ class DiLoCo:
         agree(self._comm, "gradient pool", model.layout())
         self._sum, self._sum_small = allreduce(self._comm), direct_allreduce(self._comm)
         self.start = model.parameters.flat.copy()  # (n,) parameters after the last outer step
-        self.velocity = 0 * self.start  # (n,)
+        self.velocity = self.start - self.start  # (n,), each +0
         self.inner = 0  # inner steps since then
 
     @property

@@ -1,10 +1,12 @@
 """DiLoCo by a dumber form of itself, all ranks in one process; its cost; equal bits."""
 
+import contextlib
 from functools import partial
 
 import numpy as np
 import pytest
 
+from refgf import engine
 from refgf.comm.schedule import collective
 from refgf.comm.slices import slices
 from refgf.machine import threads
@@ -20,7 +22,9 @@ from refgf.plan.sharding import Sharded
 from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import Link
 from refgf.training.gradientflow import GradientFlow
+from tests.support.conforms import conforms, require_on_ranks
 from tests.support.own.prescribed import Prescribed, Spec
+from tests.support.project import Project
 from tests.support.stacks import new_model
 
 STEPS, RATE = 7, 0.1
@@ -67,6 +71,17 @@ def by_hand(p, n, inner_steps, rate=0.7, momentum=0.9):
             ws = [begun.copy() for _ in range(p)]
         found.append(ws)
     return found
+
+
+@pytest.mark.parametrize("with_engine", [True, False])
+def test_the_bits_and_bytes_are_those_of_the_statements(with_engine):
+    """Threads share the functions that the engine replaces."""
+    with contextlib.nullcontext() if with_engine else engine.off():
+        conforms(Project(), "diloco_outer diloco_run diloco_traffic")
+
+
+def test_on_ranks_the_bits_of_the_definition(on_ranks):
+    on_ranks(require_on_ranks, Project(), "diloco_run", sizes=(1, 3, 6))
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 29])

@@ -33,6 +33,7 @@ from refgf.training.rates import polynomial_decay, warmup
 from refgf.training.sgd import MomentumSGD
 from tests.support.groups_of import groups_of
 from tests.support.own import daso as own_daso
+from tests.support.own import diloco as own_diloco
 from tests.support.own import peers as own_peers
 from tests.support.own import powersgd as own_powersgd
 from tests.support.own import zero as own_zero
@@ -44,6 +45,7 @@ from tests.support.own.daso import (  # noqa: F401
     heat_merge,
     heat_phases,
 )
+from tests.support.own.diloco import diloco_outer, diloco_traffic  # noqa: F401
 from tests.support.own.layers import *  # noqa: F403  conv, max_pool, ... alexnet_step
 from tests.support.own.peers import (  # noqa: F401
     hitopk_pairs_traffic,
@@ -252,6 +254,8 @@ def on_rank(comm, case, **settings):
         return own_peers.run_on_rank(comm, case)
     if case.function in ("daso_run", "heat_run"):
         return own_daso.on_rank(comm, case)
+    if case.function == "diloco_run":
+        return own_diloco.on_rank(comm, case)
     if case.function == "zero_run":
         return own_zero.on_rank(comm, case)
     if case.function == "powersgd_run":
