@@ -108,14 +108,9 @@ from refgf.oracle.spec.daso.run import (
     daso_update,
 )
 from refgf.oracle.spec.daso.traffic import daso_traffic, heat_traffic
-from refgf.oracle.spec.diloco import (
-    DiLoCoSettings,
-    diloco_outer,
-    diloco_run,
-    diloco_start,
-    diloco_step,
-    diloco_traffic,
-)
+from refgf.oracle.spec.diloco.outer import diloco_outer
+from refgf.oracle.spec.diloco.run import DiLoCoSettings, diloco_run, diloco_start, diloco_step
+from refgf.oracle.spec.diloco.traffic import diloco_traffic
 from refgf.oracle.spec.direct import (
     direct_allreduce,
     direct_fold,

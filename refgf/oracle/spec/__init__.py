@@ -17,7 +17,9 @@ import refgf.oracle.spec.daso.epoch
 import refgf.oracle.spec.daso.heat_cases
 import refgf.oracle.spec.daso.phases
 import refgf.oracle.spec.daso.traffic
-import refgf.oracle.spec.diloco
+import refgf.oracle.spec.diloco.outer
+import refgf.oracle.spec.diloco.run
+import refgf.oracle.spec.diloco.traffic
 import refgf.oracle.spec.hierarchy.changes
 import refgf.oracle.spec.hierarchy.log_phases
 import refgf.oracle.spec.hierarchy.traffic

@@ -4,7 +4,7 @@ import numpy as np
 
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
-from refgf.oracle.spec.diloco import diloco_settings
+from refgf.oracle.spec.diloco.run import diloco_settings
 from refgf.papers.diloco.diloco import DiLoCo
 from refgf.papers.jia.hierarchical import consecutive_nodes
 from tests.support.own.daso import one_tensor

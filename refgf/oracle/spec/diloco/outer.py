@@ -1,0 +1,112 @@
+"""A21: the outer step of DiLoCo."""
+
+from typing import Any
+
+import numpy as np
+
+from refgf.oracle.spec.calls import Outputs, same_bits, select
+from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.draw import Draw, pick, random_source
+from refgf.oracle.spec.ring import Arrays, ring_allreduce, rounded_fold, shape_says
+from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement, differs_with
+
+
+def diloco_outer(
+    start: np.ndarray, v: np.ndarray, ws: Arrays, rate: float = 0.7, momentum: float = 0.9
+) -> tuple[np.ndarray, np.ndarray]:
+    """A21: an outer step: d is the sum over the ranks of (start - w) in ring order (R2), divided by
+    p; v <- m v + d; start <- start - rate (d + m v), with the new v; each operation is rounded by
+    itself. All ranks take this start as their parameters, and hold the same v. So rate 1 and m = 0
+    take the mean of the parameters.
+
+    Source: Douillard et al. 2023 (arXiv 2311.08105): Nesterov momentum on the mean of the
+    differences, by what later papers and public code say of it; its own text was not at hand.
+    Nesterov's form: PyTorch's SGD; the order of sums and of rounding: chosen.
+
+    ws: p arrays (n,), each rank's parameters; start (n,): those of the outer step before
+    -> (start, v)
+    """
+    kind = start.dtype.type
+    d = ring_allreduce([start - w for w in ws])[0] / kind(len(ws))
+    v = kind(momentum) * v + d
+    return start - kind(rate) * (d + kind(momentum) * v), v
+
+
+def run_outer(module: Any, case: Case) -> Outputs:
+    start, v, ws = case["in.w"].copy(), case["in.v"].copy(), [x.copy() for x in case["in.x"]]
+    start, v = module.diloco_outer(start, v, ws, **select(case, "rate", "momentum"))
+    return {"out.w": np.asarray(start), "out.v": np.asarray(v)}
+
+
+A21 = Statement("A21", diloco_outer)
+OUTER_AXES = {key: ("element",) for key in "wv"}
+OUTER = JudgedFunction(diloco_outer, "A21", OUTER_AXES, "w v x", run_outer)
+
+
+@OUTER.fresh
+def any_outer_step(d: Draw) -> dict:
+    p, momentum = min(d.p, 12), pick(d.rng, 0.0, 0.5, 0.9)
+    arrays = {"w": d.normal(d.n), "v": d.normal(d.n), "x": d.normal(p, d.n)}
+    return {"rate": pick(d.rng, 0.7, 1.0), "momentum": momentum, **arrays}
+
+
+@OUTER.golden
+def outer_cases() -> Cases:
+    for n, p in ((5, 1), (0, 3), (3, 5), (13, 2), (29, 7)):
+        rng, why = random_source(f"diloco-outer-n{n}-p{p}"), f"an outer step; {shape_says(p, n)}"
+        w, v, x = (rng.standard_normal(size).astype(np.float32) for size in (n, n, (p, n)))
+        given = {"rate": 0.7, "momentum": 0.9, "w": w, "v": v, "x": x}
+        case = OUTER.case(f"diloco-outer-n{n}-p{p}", why, **given)
+        shows = n < 20 or differs_with(case, diloco_outer=in_rank_order)
+        yield case.shows(shows, "another order of summation shows")
+    w, x = np.arange(7, dtype=np.float32), np.float32([np.arange(7) + 2, np.arange(7) - 4])
+    given = {"rate": 1.0, "momentum": 0.0, "w": w, "v": np.ones_like(w), "x": x}
+    case = OUTER.case("diloco-outer-mean", "rate 1 without momentum", **given)
+    mean = same_bits(case["out.w"], np.mean(x, axis=0))
+    yield case.shows(mean, "the mean of the parameters, in whole numbers")
+
+
+@A21.mistake("heavy ball instead of Nesterov: start <- start - rate v")
+def heavy_ball(start, v, ws, rate=0.7, momentum=0.9):
+    _, v = diloco_outer(start, v, ws, rate, momentum)
+    return start - start.dtype.type(rate) * v, v
+
+
+@A21.mistake("Nesterov's step takes the velocity of the outer step before")
+def old_velocity(start, v, ws, rate=0.7, momentum=0.9):
+    kind, (_, after) = start.dtype.type, diloco_outer(start, v, ws, rate, momentum)
+    d = after - kind(momentum) * v
+    return start - kind(rate) * (d + kind(momentum) * v), after
+
+
+@A21.mistake("the sum of the differences is not divided by p")
+def not_divided(start, v, ws, rate=0.7, momentum=0.9):
+    kind, d = start.dtype.type, ring_allreduce([start - w for w in ws])[0]
+    v = kind(momentum) * v + d
+    return start - kind(rate) * (d + kind(momentum) * v), v
+
+
+@A21.mistake("the differences have the wrong sign: w - start")
+def wrong_sign(start, v, ws, rate=0.7, momentum=0.9):
+    return diloco_outer(start, v, [start + (start - w) for w in ws], rate, momentum)
+
+
+@A21.mistake("the outer step begins at the mean of the parameters, not at the start")
+def from_the_mean(start, v, ws, rate=0.7, momentum=0.9):
+    after, v = diloco_outer(start, v, ws, rate, momentum)
+    return after - (start - ring_allreduce(ws)[0] / start.dtype.type(len(ws))), v
+
+
+@A21.mistake("differences are summed in rank order")
+def in_rank_order(start, v, ws, rate=0.7, momentum=0.9):
+    kind, d = start.dtype.type, rounded_fold([start - w for w in ws])
+    v = kind(momentum) * v + d / kind(len(ws))
+    return start - kind(rate) * (d / kind(len(ws)) + kind(momentum) * v), v
+
+
+@A21.mistake("the velocity holds the rate: v <- m v + rate d")
+def rate_in_the_velocity(start, v, ws, rate=0.7, momentum=0.9):
+    kind, d = start.dtype.type, ring_allreduce([start - w for w in ws])[0]
+    d = kind(rate) * (d / kind(len(ws)))
+    v = kind(momentum) * v + d
+    return start - (d + kind(momentum) * v), v
