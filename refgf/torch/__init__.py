@@ -16,6 +16,7 @@ What it is and when to use it: docs/torch.md. The same technique to read is refg
 allreduce's theta: `python -m refgf.predict plan` advises one. FSDP has no such hook.
 """
 
-from refgf.torch.flow import Chunks, GradientFlow, Warmup
+from refgf.torch.flow import GradientFlow
+from refgf.torch.settings import Chunks, Warmup
 
 __all__ = ["Chunks", "GradientFlow", "Warmup"]

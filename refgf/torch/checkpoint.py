@@ -8,7 +8,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from refgf.torch.wrong import alike, on_all_ranks, require
+from refgf.torch.wrong import on_all_ranks, require, require_alike
 
 
 def state_of(flow: Any) -> dict[str, Any]:
@@ -33,9 +33,8 @@ def load(flow: Any, saved: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
     states = [saved] if isinstance(saved, dict) else list(saved or ())
     own = on_all_ranks(flow.group, require_fitting, flow, saved, states)
     first, share = states[0], 1 if own else flow.size
-    same = alike(flow.group, (first["steps"], first["chosen"]))
-    got = f"files of step {first['steps']} here and of others elsewhere"
-    require(same, got, "those of one step", "the last one that all ranks have saved")
+    files = {"step of the files": first["steps"], "chunks chosen": first["chosen"]}
+    require_alike(flow.group, files, "the files of the last step that all ranks have saved")
     for name, rows in flow.residual.state.items():
         rows.copy_(sum(flow.pool.flat(state["state"][name]) for state in states) / share)
     if flow.velocity is not None:

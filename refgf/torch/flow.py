@@ -14,8 +14,6 @@ NCCL has run it on one GPU only (docs/gpu.md).
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -24,44 +22,15 @@ from torch import Tensor
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from refgf.exchange.chunk_choice import Density
 from refgf.torch import checkpoint
 from refgf.torch.backward import Backward, Future
-from refgf.torch.optimizers import KEYS, stepping_scaler, take_over
-from refgf.torch.pool import FlatPool
-from refgf.torch.residual import BEFORE, FORMS, LocalResidual
-from refgf.torch.wrong import alike, require
+from refgf.torch.optimizers import stepping_scaler
+from refgf.torch.pool import learnable
+from refgf.torch.residual import BEFORE, LocalResidual
+from refgf.torch.settings import A_THOUSAND, Chunks, Settings, Warmup
+from refgf.torch.wrong import on_all_ranks, require, require_alike
 
-LARGEST_CHUNK = 32_768  # elements: GradientFlow's 32K (stated)
 PATIENCE = 50  # steps in a row that may be refused
-WIRES = (torch.float16, torch.bfloat16, torch.float32, None)
-
-
-@dataclass(frozen=True)
-class Warmup:
-    """Densities before the final one: `percents`, each for `steps` steps of the optimiser."""
-
-    percents: Sequence[float] = ()
-    steps: int = 1
-
-    def __post_init__(self) -> None:
-        numbers = isinstance(self.percents, Sequence) and [*self.percents, self.steps]
-        right = numbers and all(isinstance(number, int | float) for number in numbers)
-        require(right, f"{self}", "numbers in a sequence", "Warmup((100, 25), steps=500)")
-
-
-@dataclass(frozen=True)
-class Chunks:
-    """What is sent whole or not at all.
-
-    size         elements of a chunk; None: a thousandth of all, at most 32,768
-    after        rank chunks by what they would keep, not by what they would send
-    dense_every  every so many steps all of them are sent; infinity: never
-    """
-
-    size: int | None = None
-    after: bool = False
-    dense_every: float = math.inf
 
 
 class GradientFlow:
@@ -78,8 +47,9 @@ class GradientFlow:
     After a step: `chosen` (chunks of the next one; None: all), `sent` (elements of the last one),
     `steps`, `accepted` (the last one). A step with an infinity or NaN on any rank, in a chunk that
     is sent or not, is refused on all: no weight, residual or choice changes.
-    Errors: ValueError for what cannot work and for settings that differ between ranks; in backward
-    after 50 refused steps in a row, and where the optimiser has not stepped since the last one.
+    Errors: ValueError for what cannot work, on one rank or on all, and for settings that differ
+    between ranks: on every rank, so none waits; in backward after 50 refused steps in a row, and
+    where the optimiser has not stepped since the last one.
     """
 
     def __init__(
@@ -91,59 +61,32 @@ class GradientFlow:
         warmup: Warmup | None = None,
         form: str = "dgc",
         wire: torch.dtype | None = None,
-        chunks: Chunks = Chunks(),
+        chunks: Chunks = A_THOUSAND,
         scaler: torch.amp.GradScaler | None = None,
     ) -> None:
         model = getattr(model, "_orig_mod", model)  # torch.compile(model)
-        is_ddp = isinstance(model, DistributedDataParallel)
-        wrap = "DistributedDataParallel(network); FSDP has no such hook"
-        require(is_ddp, f"a {type(model).__name__}", "a model in DDP", wrap)
-        require(form in FORMS, f"form={form!r}", f"one of {', '.join(FORMS)}", "form='dgc'")
-        require(wire in WIRES, f"wire={wire}", "a type of 16 or 32 bits", "wire=torch.float16")
-        for name, value, kind in (
-            ("optimizer", optimizer, torch.optim.Optimizer),
-            ("density", density, int | float),
-            ("warmup", warmup, Warmup | None),
-            ("chunks", chunks, Chunks),
-            ("scaler", scaler, torch.amp.GradScaler | None),
-        ):
-            word = getattr(kind, "__name__", kind)
-            require(isinstance(value, kind), f"{name}={value!r}", f"{word}", "docs/torch.md")
-        network = learnable(model)
-        size = chunks.size
-        if size is None:
-            size = max(1, min(LARGEST_CHUNK, sum(p.numel() for _, p in network) // 1000))
-        whole = isinstance(size, Integral) and isinstance(chunks.dense_every, Real)
-        right = whole and min(size, chunks.dense_every) >= 1
-        require(right, f"{chunks}", "whole numbers of at least 1", "Chunks(size=32768)")
-        percents, steps = (warmup.percents, warmup.steps) if warmup else ((), 1)
-        self.density = Density(density, tuple(percents), steps)
-        scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self.model, self.optimizer, self.scaler = model, optimizer, scaler
         self.form, self.wire, self.chunks = form, wire, chunks
-        self.group, self.size = model.process_group, dist.get_world_size(model.process_group)
-        self.pool = FlatPool(network, size)
-        wide = [n for n, p in network if p.dtype not in WIRES]
-        got = f"{wide[:3]} in float64 or complex"
-        require(not wide, got, "real numbers of 32 or 16 bits", "model.float()")
+        self.group = getattr(model, "process_group", None)  # None: all ranks
+        self._closed = True  # for the ranks that have registered it, if one cannot
+        made = on_all_ranks(self.group, Settings, self, density, warmup)
+        self.scaler = scaler if scaler is not None and scaler.is_enabled() else None
+        self.density, self.pool, self.taken = made.density, made.pool, made.taken
+        require_alike(self.group, made.compared(), "take them from one place")
+        self.size = dist.get_world_size(self.group)
         self.chosen: list[int] | None = None
-        self.accepted, self.steps, self.sent, self._refused, self._closed = True, 0, 0, 0, False
+        self.accepted, self.steps, self.sent, self._refused = True, 0, 0, 0
         self.gap = torch.ones(self.pool.count, device=self.pool.device)  # steps since last sent
         self._outcome: tuple[Tensor, Any, bool] | None = None
         self._versions: list[int] | None = None  # of the gradients, after backward
         self._stepped = True  # the optimiser, since the last backward
         self._backward: Backward | None = None
-        self._agree()
-        self.taken = take_over(optimizer, form, self.pool)
+        on_all_ranks(self.group, self._register)
+        self._closed = False
+        gathered = self.taken.take()
         self.residual = LocalResidual(self.pool, form, self.taken.momentum)
         self.velocity = self.pool.zeros() if self.taken and form not in BEFORE else None
-        self._adopt()
-        try:
-            model.register_comm_hook(self, hook)
-        except RuntimeError as error:
-            self.taken.give_back()
-            got = f"a model that has a hook ({error})"
-            require(False, got, "one without", "a new DistributedDataParallel(network)")
+        self._adopt(gathered)
         self._watches = (
             optimizer.register_step_pre_hook(self._before_update),
             optimizer.register_step_post_hook(self._after_update),
@@ -178,7 +121,7 @@ class GradientFlow:
             rows = self.velocity
             if rows is None:
                 dist.all_reduce(rows := self.residual.state["u"], group=self.group)
-            self.taken.give_velocity(self.pool, rows)
+            self.taken.give_velocity(rows)
         for watch in self._watches:
             watch.remove()
         self._closed = True
@@ -318,6 +261,7 @@ class GradientFlow:
 
     def _after_load(self, _: torch.optim.Optimizer) -> None:
         self.taken.loads += 1
+        self.taken.mark()
 
     def _before_update(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Before each step of the optimiser. With a closure, backward is yet to come."""
@@ -343,19 +287,19 @@ class GradientFlow:
                 for parameter in self.pool.parameters:
                     parameter.grad = None
 
-    def _adopt(self) -> None:
+    def _register(self) -> None:
+        try:
+            self.model.register_comm_hook(self, hook)
+        except RuntimeError as error:
+            got = f"a model that has a hook ({error})"
+            require(False, got, "one without", "a new DistributedDataParallel(network)")
+
+    def _adopt(self, gathered: dict[int, Tensor]) -> None:
         """Momentum that the optimiser has already gathered: each rank holds its share."""
-        for index, buffer in self.taken.buffers.items():
+        for index, buffer in gathered.items():
             rows = self.residual.state["u"] if self.velocity is None else self.velocity
             share = self.size if self.velocity is None else 1
             rows.view(-1)[self.pool.part(index)] = buffer.reshape(-1).to(rows) / share
-
-    def _agree(self) -> None:
-        """ValueError on every rank if their settings differ."""
-        groups = [[g.get(key) for key in ("lr", *KEYS)] for g in self.optimizer.param_groups]
-        own = str((self.density, self.form, self.wire, self.chunks, self.scaler is None, groups))
-        same = alike(self.group, (own, self.pool.names))
-        require(same, "other settings on some ranks", "the same on all", "take them from one place")
 
 
 EDITED = [-1]  # said once
@@ -369,13 +313,6 @@ def versions(parameters: list[Tensor]) -> list[int]:
 def hook(flow: GradientFlow, bucket: dist.GradBucket) -> Future:
     """What DDP calls for each bucket."""
     return allreduce_hook(flow.group, bucket) if flow._closed else flow.reduce(bucket)
-
-
-def learnable(model: DistributedDataParallel) -> list[tuple[str, Tensor]]:
-    """The parameters that need a gradient. torch.compile's prefix is no part of a name."""
-    named, ignored = model.module.named_parameters(), model.parameters_to_ignore
-    learned = [(name, p) for name, p in named if p.requires_grad and name not in ignored]
-    return [(name.replace("_orig_mod.", ""), p) for name, p in learned]
 
 
 def after_ddp(work: Callable[[], None]) -> None:

@@ -19,93 +19,127 @@ from refgf.torch.wrong import require
 
 KEYS = ("momentum", "weight_decay")
 ODD = ("nesterov", "dampening", "maximize")
-MARK = "taken_by_gradientflow"  # in a group, so it travels with optimizer.state_dict
+MARK = "taken_by_gradientflow"  # in a group and a state: it travels with optimizer.state_dict
 
 
 @dataclass
 class Taken:
-    """What was taken: momentum and decay of each parameter of the pool. False if nothing.
+    """Momentum and decay of each parameter of the pool, which `take` takes. False if nothing.
 
     loads    how often the optimiser was loaded, less how often the flow was
     """
 
     optimizer: torch.optim.Optimizer
+    pool: FlatPool
     momentum: list[float]
     decay: list[float]
     loads: int = 0
-    buffers: dict[int, Tensor] = field(default_factory=dict)
     own: list[dict[str, Any]] = field(default_factory=list)  # of each group of the optimiser
 
     def __bool__(self) -> bool:
         return any(self.own)
 
+    def take(self) -> dict[int, Tensor]:
+        """The optimiser keeps neither. -> the momentum that it has gathered, by parameter"""
+        for group, own in zip(self.optimizer.param_groups, self.own):
+            group.update(dict.fromkeys(own, 0.0) | {MARK: own})
+        self.mark()
+        gathered = [state.pop("momentum_buffer", None) for state in self.states()]
+        return {index: buffer for index, buffer in enumerate(gathered) if buffer is not None}
+
+    def states(self) -> list[dict[str, Any]]:
+        """What the optimiser keeps of each parameter of the pool, if anything was taken."""
+        return [self.optimizer.state[p] for p in self.pool.parameters if self]
+
+    def mark(self) -> None:
+        for state in self.states():
+            state[MARK] = True
+
     def give_back(self) -> None:
         for group, own in zip(self.optimizer.param_groups, self.own):
             group.update(own)
             group.pop(MARK, None)  # load_state_dict makes new groups
+        for state in self.states():
+            state.pop(MARK, None)
 
-    def give_velocity(self, pool: FlatPool, rows: Tensor) -> None:
+    def give_velocity(self, rows: Tensor) -> None:
         """The momentum buffers become rows (C, chunk)."""
-        for name, values in pool.named(rows).items():
-            index = pool.names.index(name)
-            if self.momentum[index]:
-                state = self.optimizer.state[pool.parameters[index]]
-                state["momentum_buffer"] = values.to(pool.parameters[index].dtype)
+        velocities = self.pool.named(rows).values()
+        for state, values, p, m in zip(
+            self.states(), velocities, self.pool.parameters, self.momentum
+        ):
+            if m:
+                state["momentum_buffer"] = values.to(p.dtype)
 
     def require_gone(self) -> None:
-        """ValueError if somebody has put them back: then momentum would happen twice."""
+        """ValueError if they were put back, which would apply them twice, or the state cleared."""
+        put = "make GradientFlow after optimizer.load_state_dict; let schedulers change the "
+        put += "rate only (cycle_momentum=False); add no group of parameters"
         for group in self.optimizer.param_groups if self else ():
             for key in KEYS:
                 got = f"{key}={group[key]} in the optimiser"
-                wanted = f"0: GradientFlow has taken {key} over"
-                put = (
-                    "make GradientFlow after optimizer.load_state_dict; let schedulers change the "
-                )
-                put += "rate only (cycle_momentum=False); add no group of parameters"
-                require(group[key] == 0, got, wanted, put)
+                require(group[key] == 0, got, f"0: GradientFlow has taken {key} over", put)
+        kept = all(MARK in state for state in self.states())
+        got = "optimizer.state cleared, and the momentum is not there: GradientFlow has it"
+        anew = "close(momentum=False), then a new DistributedDataParallel and GradientFlow"
+        require(kept, got, "the state as it was", f"to begin without momentum: {anew}")
 
 
-def take_over(optimizer: torch.optim.Optimizer, form: str, pool: FlatPool) -> Taken:
-    """Take momentum and decay. With form `none` any other optimiser keeps what it has."""
+def takeable(optimizer: torch.optim.Optimizer, form: str, pool: FlatPool) -> Taken:
+    """What is to be taken; with form `none` any other optimiser keeps what it has."""
     kind = type(optimizer).__name__
     sgd = type(optimizer) is torch.optim.SGD  # a class made of it may use momentum in another way
     odd = {key for group in optimizer.param_groups for key in ODD if group.get(key)}
-    plain = sgd and not odd
+    own_momentum = sgd and not odd
     got = f"{kind}{' with ' if odd else ''}{', '.join(sorted(odd))} and form={form!r}"
     wanted = "torch.optim.SGD with plain momentum, which CSC takes over"
-    require(form == "none" or plain, got, wanted, "form='none', which keeps it all")
+    require(form == "none" or own_momentum, got, wanted, "form='none', which keeps it all")
     closures = isinstance(optimizer, torch.optim.LBFGS)
     require(not closures, f"{kind}, which calls backward in its step", "one backward a step", "SGD")
-    groups = [(group, group["params"]) for group in optimizer.param_groups]
-    given = {id(p) for _, parameters in groups for p in parameters}
-    missing = [name for name, p in zip(pool.names, pool.parameters) if id(p) not in given]
+    given = [p for group in optimizer.param_groups for p in group["params"]]
+    ids = {id(p) for p in given}
+    missing = [name for name, p in zip(pool.names, pool.parameters) if id(p) not in ids]
     one = "one optimizer of model.parameters(); requires_grad_(False) before DDP freezes"
     require(not missing, f"an {kind} without {missing[:3]}", "all that this model trains", one)
-    other = [p for _, parameters in groups for p in parameters if id(p) not in pool.place]
-    other = [tuple(p.shape) for p in other if p.requires_grad]
+    other = [tuple(p.shape) for p in given if p.requires_grad and id(p) not in pool.place]
     got = f"an {kind} with parameters of shape {other[:3]}, which DDP does not reduce"
     require(not other, got, "this model's only", "a second optimizer for the others")
     count = len(pool.names)
-    taken = Taken(optimizer, [0.0] * count, [0.0] * count)
-    for group, parameters in groups:
-        own = {key: group[key] for key in KEYS} if plain else {}
+    taken = Taken(optimizer, pool, [0.0] * count, [0.0] * count)
+    for group in optimizer.param_groups:
         taken.loads = max(taken.loads, int(MARK in group))
+        own = {key: group[key] for key in KEYS} if own_momentum else {}
         own = dict(group.get(MARK, own))
         taken.own.append(own)
-        group.update(dict.fromkeys(own, 0.0) | {MARK: own})
-        for parameter in parameters:
-            if not own or (index := pool.place.get(id(parameter))) is None:
-                continue
+        for index in {pool.place[id(p)] for p in group["params"] if own and id(p) in pool.place}:
             taken.momentum[index], taken.decay[index] = own["momentum"], own["weight_decay"]
-            buffer = optimizer.state.get(parameter, {}).pop("momentum_buffer", None)
-            if buffer is not None:
-                taken.buffers[index] = buffer
     factors = sorted(set(taken.momentum))
-    if form not in BEFORE and len(factors) > 1:
-        taken.give_back()
-        next_step = "form='dgc', or one momentum for all"
-        require(False, f"momenta {factors} and form={form!r}", "one momentum", next_step)
+    one_factor = form in BEFORE or len(factors) < 2
+    next_step = "form='dgc', or one momentum for all"
+    require(one_factor, f"momenta {factors} and form={form!r}", "one momentum", next_step)
     return taken
+
+
+def compared(optimizer: torch.optim.Optimizer, pool: FlatPool) -> dict[str, Any]:
+    """Every number, flag and tuple of its groups, by what it is called in a sentence."""
+    settings: dict[str, Any] = {"the optimizer": type(optimizer).__name__}
+    for number, group in enumerate(optimizer.param_groups):
+        for key, value in (group | group.get(MARK, {})).items():
+            if key not in ("params", MARK):
+                settings[f"{key} of parameter group {number}"] = plain(value)
+        for index in sorted(pool.place.get(id(p), -1) for p in group["params"]):
+            settings[f"the group of {pool.names[index]}"] = number
+    return settings
+
+
+def plain(value: Any) -> Any:
+    """A tensor as its numbers; what is neither number, flag nor text as its type."""
+    if isinstance(value, Tensor):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return tuple(map(plain, value))
+    right = value is None or isinstance(value, bool | int | float | complex | str)
+    return value if right else type(value).__name__
 
 
 def stepping_scaler() -> torch.amp.GradScaler | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 
 Segment = tuple[int, Tensor]  # where in the pool, and what stands there (k,)
 
@@ -98,6 +99,13 @@ class FlatPool:
         for index, name in enumerate(self.names):
             rows.view(-1)[self.part(index)] = arrays[name].reshape(-1).to(rows)
         return rows
+
+
+def learnable(model: DistributedDataParallel) -> list[tuple[str, Tensor]]:
+    """The parameters that need a gradient. torch.compile's prefix is no part of a name."""
+    named, ignored = model.module.named_parameters(), model.parameters_to_ignore
+    learned = [(name, p) for name, p in named if p.requires_grad and name not in ignored]
+    return [(name.replace("_orig_mod.", ""), p) for name, p in learned]
 
 
 def l1_norms(rows: Tensor, out: Tensor) -> None:

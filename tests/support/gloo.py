@@ -2,10 +2,14 @@
 
 import os
 import tempfile
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
+
+
+PATIENCE = timedelta(seconds=180)  # of a rank that waits for one that does not come
 
 
 def on_gloo(size: int, function, *arguments) -> list:
@@ -20,7 +24,7 @@ def on_gloo(size: int, function, *arguments) -> list:
 def _rank(rank: int, size: int, folder: str, function, arguments) -> None:
     torch.set_num_threads(1)
     store = f"file://{folder}/store"
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=size)
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=size, timeout=PATIENCE)
     try:
         found = function(rank, *arguments)
         torch.save(found, os.path.join(folder, f"{rank}.pt"))

@@ -11,6 +11,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch.distributed.checkpoint.state_dict import (  # noqa: E402
+    get_state_dict,
+    set_state_dict,
+)
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from refgf.exchange.chunk_choice import Density  # noqa: E402
@@ -202,6 +206,27 @@ def made_after_loading(rank, _):
 def test_a_saved_optimiser_remembers_what_was_taken():
     ((taken, momentum, _),) = on_gloo(1, made_after_loading, None)
     assert taken == ({0.9}, {0.01}) and momentum == 0.9
+
+
+def saved_by_torch(rank, _):
+    """torch.distributed.checkpoint steps an optimiser that has no state, and asks for all of it."""
+    _, optimizer, flow = flow_of(Case(momentum=0.9), model := Prescribed())
+    wrapped = flow.model
+    wrapped(gradients(rank, 0)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    saved = get_state_dict(wrapped, optimizer)
+    again, loaded, second = flow_of(Case(momentum=0.9), Prescribed())
+    set_state_dict(again, loaded, model_state_dict=saved[0], optim_state_dict=saved[1])
+    second.load_state_dict(flow.state_dict())
+    for one, by in ((wrapped, optimizer), (again, loaded)):
+        one(gradients(rank, 1)).backward()
+        by.step()
+    return all(torch.equal(a, b) for a, b in zip(model.p, again.module.p))
+
+
+def test_a_distributed_checkpoint_holds_the_optimiser():
+    assert on_gloo(1, saved_by_torch, None) == [True]
 
 
 def read_late(flow):

@@ -1,6 +1,8 @@
 """Uses that would train wrongly: each is a sentence, and none trains in silence."""
 
+import collections
 import math
+import re
 import warnings
 
 import pytest
@@ -8,6 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (  # noqa: E402
+    allreduce_hook,
+)
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from refgf.torch import Chunks, GradientFlow, Warmup  # noqa: E402
@@ -222,8 +227,85 @@ def momenta(parameters):
 
 
 def twice(rank):
+    """The first one goes on."""
     model, optimizer, _ = made()
-    GradientFlow(model, optimizer)
+    try:
+        GradientFlow(model, optimizer)
+    finally:
+        backward(model, rank)
+        optimizer.step()
+
+
+def hooked_on_one_rank(rank):
+    """The ranks without another hook are left as they were, momentum included."""
+    model = DistributedDataParallel(Prescribed())
+    optimizer = sgd(model.parameters())
+    if rank:
+        model.register_comm_hook(None, allreduce_hook)
+    try:
+        GradientFlow(model, optimizer)
+    finally:
+        backward(model, rank)
+        optimizer.step()
+        assert optimizer.param_groups[0]["momentum"] == 0.9
+
+
+def alone(rank, wrong, right=sgd):
+    """Rank 1 has another optimizer."""
+    return made(wrong if rank else right)
+
+
+def adam_of(**options):
+    def optimizer_of(parameters):
+        return torch.optim.AdamW(parameters, 0.1, **options)
+
+    return optimizer_of
+
+
+def other_adam(**options):
+    return lambda rank: made(adam_of(**options) if rank else adam_of(), form="none")
+
+
+def other_network(rank, change):
+    """DDP compares shapes itself, unless it is told not to, or they change afterwards."""
+    model = DistributedDataParallel(Prescribed(), init_sync=False)
+    if rank:
+        change(model.module)
+    return GradientFlow(model, sgd([p for p in model.parameters() if p.requires_grad]))
+
+
+def other_shape(network):
+    network.p[1] = nn.Parameter(torch.zeros(8))
+
+
+def one_more(network):
+    network.p.append(nn.Parameter(torch.zeros(2)))
+
+
+def without_ddp(rank):
+    model = DistributedDataParallel(Prescribed())
+    GradientFlow(model.module if rank else model, sgd(model.parameters()))
+
+
+def other_scales(rank):
+    made(scaler=torch.amp.GradScaler("cpu", init_scale=8.0 + rank))
+
+
+def other_groups(rank):
+    def of(parameters):
+        first, *others = parameters
+        groups = [[first], others] if rank else [others, [first]]
+        return sgd([{"params": group} for group in groups])
+
+    made(of)
+
+
+def cleared_state(model, optimizer, flow):
+    optimizer.state.clear()
+
+
+def state_anew(model, optimizer, flow):
+    optimizer.state = collections.defaultdict(dict)
 
 
 def adam(form):
@@ -268,11 +350,36 @@ WRONG = {
     "other chunks": lambda rank: made(chunks=Chunks(8 + rank)),
     "other momenta": lambda rank: made(lambda p: sgd(p, momentum=0.5 + 0.1 * rank)),
     "other rates": lambda rank: made(lambda p: sgd(p, lr=0.1 + rank)),
+    "other tuples": other_adam(betas=(0.9, 0.99)),
+    "another eps": other_adam(eps=1e-6),
+    "another flag": other_adam(amsgrad=True),
+    "another optimizer's kind": lambda rank: made(
+        lambda p: torch.optim.Adam(p, 0.1) if rank else torch.optim.AdamW(p, 0.1), form="none"
+    ),
+    "other groups": other_groups,
+    "other scales": other_scales,
+    "another shape": lambda rank: other_network(rank, other_shape),
+    "another parameter": lambda rank: other_network(rank, one_more),
+    "frozen on one rank": lambda rank: other_network(rank, lambda n: n.p[1].requires_grad_(False)),
+    "other buckets": lambda rank: made(ddp={"bucket_cap_mb": 1 + rank}),
+    # what is wrong on rank 1 only
+    "Adam on one rank": lambda rank: alone(rank, lambda p: torch.optim.AdamW(p, 0.1)),
+    "no optimizer on one rank": lambda rank: alone(rank, list),
+    "nesterov on one rank": lambda rank: alone(rank, lambda p: sgd(p, nesterov=True)),
+    "some parameters on one rank": lambda rank: alone(rank, half_of_it),
+    "two momenta on one rank": lambda rank: made(momenta if rank else sgd, form="history"),
+    "a form on one rank": lambda rank: made(form="momentum" if rank else "dgc"),
+    "a density on one rank": lambda rank: made(density=0 if rank else 10),
+    "no DDP on one rank": without_ddp,
+    "a hook on one rank": hooked_on_one_rank,
+    # what a step finds
     "NaN on one rank": once,
     "NaN for ever": for_ever,
     # what the loop does
     "momentum put back": lambda rank: trains(rank, made(), momentum_put_back),
     "a cycle of momentum": lambda rank: trains(rank, made(), one_cycle),
+    "state cleared": lambda rank: trains(rank, made(), cleared_state),
+    "state made anew": lambda rank: trains(rank, made(form="history"), state_anew),
     "optimiser loaded later": lambda rank: trains(rank, made(), loaded_later),
     "a group added": lambda rank: trains(rank, made(), group_added),
     "frozen later": lambda rank: changed(rank, trained=True),
@@ -334,3 +441,54 @@ def test_a_wrong_use_is_a_sentence_on_all_ranks(said, name):
     for rank in range(2):
         text = said[rank][name]
         assert "got " in text and "; next: " in text, text
+
+
+NAMED = {  # rank 1 has it otherwise: what, and both values
+    "other densities": r"got density = 10 on rank 0 and 11 on rank 1;",
+    "other chunks": r"got size of Chunks = 8 on rank 0 and 9 on rank 1;",
+    "other momenta": r"got momentum of parameter group 0 = 0.5 on rank 0 and 0.6 on rank 1;",
+    "other rates": r"got lr of parameter group 0 = 0.1 on rank 0 and 1.1 on rank 1;",
+    "other tuples": r"betas of parameter group 0 = \(0.9, 0.999\) on rank 0 and \(0.9, 0.99\) on",
+    "another eps": r"got eps of parameter group 0 = 1e-08 on rank 0 and 1e-06 on rank 1;",
+    "another flag": r"got amsgrad of parameter group 0 = False on rank 0 and True on rank 1;",
+    "another optimizer's kind": r"got the optimizer = AdamW on rank 0 and Adam on rank 1;",
+    "other groups": r"got the group of p.4 = 0 on rank 0 and 1 on rank 1;",
+    "other scales": r"got scaler = .*'scale': 8.0.* on rank 0 and .*'scale': 9.0.* on rank 1;",
+    "another shape": r"p.1 \(7,\) torch.float32 on rank 0 and p.1 \(8,\) torch.float32 on rank 1;",
+    "another parameter": r"got parameter 0 of the pool = p.4 .* on rank 0 and p.5 .* on rank 1;",
+    "frozen on one rank": r"= p.1 \(7,\) torch.float32 on rank 0 and p.0 .* on rank 1;",
+    "files of two steps": r"got step of the files = 3 on rank 0 and 4 on rank 1;",
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_differs_is_named_with_its_ranks_and_values(said, name):
+    for rank in range(2):
+        assert re.search(NAMED[name], said[rank][name]), said[rank][name]
+
+
+def test_a_rank_that_is_right_hears_which_one_is_wrong(said):
+    for name in WRONG:
+        if name.endswith("on one rank") and name not in ("NaN on one rank", "frozen on one rank"):
+            assert said[0][name] == said[1][name] + " (on rank 1)", name
+
+
+def one_of_three(rank, _):
+    """Ranks 0 and 2 wait for none: each ends with a sentence."""
+    said = []
+    for optimizer_of, form in (
+        (adam_of() if rank == 1 else sgd, "dgc"),
+        (adam_of(betas=(0.9, 0.99) if rank == 1 else (0.9, 0.999)), "none"),
+    ):
+        with pytest.raises(ValueError) as error:
+            made(optimizer_of, form=form)
+        said.append(str(error.value))
+    return said
+
+
+def test_no_rank_of_three_waits_for_the_one_that_is_wrong():
+    said = on_gloo(3, one_of_three, None)
+    for rank, (wrong, other) in enumerate(said):
+        assert wrong.startswith("GradientFlow: got an AdamW") or "AdamW and form" in wrong
+        assert wrong.endswith("(on rank 1)") == (rank != 1)
+        assert "= (0.9, 0.999) on rank 0, 2 and (0.9, 0.99) on rank 1;" in other
