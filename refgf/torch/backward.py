@@ -42,22 +42,23 @@ class Backward:
 
     def add(self, bucket: dist.GradBucket) -> Future:
         """A bucket's gradients are final: a future that has it once the step has its verdict."""
-        complete = sorted(self._accumulate(bucket))
+        gradients = gradients_of(bucket)
+        complete = sorted(self._accumulate(bucket.parameters(), gradients))
         for first, last in runs(complete):
             l1_norms(self.flow.residual.sends[first : last + 1], self._norms[first : last + 1])
         if chosen := [number for number in complete if number in self._wanted]:
             self._send(chosen)
         devices = None if self.pool.device.type == "cpu" else [self.pool.device]
         future = torch.futures.Future(devices=devices)
-        self.buckets.append((bucket.parameters(), bucket.gradients(), bucket.buffer(), future))
+        self.buckets.append((bucket.parameters(), gradients, bucket.buffer(), future))
         if bucket.is_last():
             self._close()
         return future
 
-    def _accumulate(self, bucket: dist.GradBucket) -> list[int]:
+    def _accumulate(self, parameters: list[Tensor], gradients: list[Tensor]) -> list[int]:
         """The local gradients go into the residual. Returns the chunks that are now complete."""
         complete, divisor = [], self.flow.size * self.scale
-        for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
+        for parameter, gradient in zip(parameters, gradients):
             index = self.pool.place[id(parameter)]
             new = self.flow.residual.fresh(index)
             torch.div(gradient.detach().reshape(-1).float(), divisor, out=new)
@@ -148,3 +149,16 @@ class Backward:
         write(segments, self.pool.starts[index], out)
         if not contiguous:
             gradient.copy_(out.view(gradient.shape))
+
+
+def gradients_of(bucket: dist.GradBucket) -> list[Tensor]:
+    """A bucket's gradients as their parameters lie in memory, channels last for example.
+
+    DDP's bucket holds them so, but `bucket.gradients()` has the strides of contiguous tensors.
+    """
+    found = []
+    for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
+        strides, usual = parameter.stride(), torch.empty_like(parameter, device="meta").stride()
+        dense = strides == usual  # without gaps; else DDP's lies contiguous
+        found.append(gradient.as_strided(gradient.shape, strides) if dense else gradient)
+    return found

@@ -10,6 +10,8 @@ import torch.distributed as dist
 
 from refgf.torch.wrong import on_all_ranks, require, require_alike
 
+KEYS = {"rank", "size", "form", "steps", "chosen", "gap", "chunk", "state", "velocity"}
+
 
 def state_of(flow: Any) -> dict[str, Any]:
     """This rank's state, by names of parameters."""
@@ -47,12 +49,17 @@ def load(flow: Any, saved: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
 
 def require_fitting(flow: Any, saved: Any, states: list[Any]) -> bool:
     """ValueError unless these can be loaded. -> are they this rank's own?"""
-    right = bool(states) and all(isinstance(s, dict) and s.get("state") for s in states)
+    right = bool(states) and all(isinstance(s, dict) and s.keys() >= KEYS for s in states)
     require(right, f"{str(saved)[:40]}", "what state_dict gave, or a list of it", 'saved["flow"]')
     first, rank = states[0], dist.get_rank(flow.group)
-    same = (first["form"], first["chunk"]) == (flow.form, flow.pool.chunk)
-    got = f"the state of form={first['form']!r}, chunk={first['chunk']}"
-    require(same, got, f"{flow.form!r}, {flow.pool.chunk}", "the settings that saved it")
+    for name, wanted in (
+        ("form", flow.form),
+        ("chunk", flow.pool.chunk),
+        ("steps", first["steps"]),
+    ):
+        for state in states:
+            got = f"the state of {name}={state[name]!r}"
+            require(state[name] == wanted, got, f"{wanted!r}", "the settings that saved it")
     own = isinstance(saved, dict) and (first["rank"], first["size"]) == (rank, flow.size)
     got = f"{len(states)} state of rank {first['rank']} of {first['size']}"
     wanted = f"that of rank {rank} of {flow.size}, or a list of all {first['size']}"
@@ -60,7 +67,8 @@ def require_fitting(flow: Any, saved: Any, states: list[Any]) -> bool:
     every = not isinstance(saved, dict) and complete
     require(own or every, got, wanted, "one file a rank; for other ranks load all of them")
     mine = {name: p.shape for name, p in zip(flow.pool.names, flow.pool.parameters)}
-    for arrays in first["state"].values():
+    velocities = [first["velocity"]] if flow.velocity is not None else []
+    for arrays in (*(a for s in states for a in s["state"].values()), *velocities):
         shapes = {name: values.shape for name, values in arrays.items()}
         other = sorted(name for name, _ in shapes.items() ^ mine.items())
         require(not other, f"other {other[:3]}", "this model's parameters", "the same network")

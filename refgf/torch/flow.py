@@ -156,7 +156,7 @@ class GradientFlow:
             self._backward = Backward(self)
             if self.model.find_unused_parameters:
                 after_ddp(self._fill)
-            if self.form in BEFORE and self.scaler is None:
+            if any(self.taken.momentum) and self.scaler is None:
                 after_ddp(self._mark)
         return self._backward.add(bucket)
 
@@ -271,7 +271,8 @@ class GradientFlow:
         scaler = stepping_scaler()
         require(scaler is self.scaler, got[self.scaler is None], "one and the same", own)
         got = "a step of the optimiser, and no backward that communicated since the last one"
-        out = "leave model.no_sync() for the last backward, and call model, not model.module"
+        out = "leave model.no_sync() for the last backward, call model, not model.module, and "
+        out += "find_unused_parameters=True if the loss does not need all parameters"
         closure = kwargs.get("closure") or args[1:]
         fresh = any(parameter.grad is not None for parameter in self.pool.parameters)
         if self._stepped and fresh and not closure:

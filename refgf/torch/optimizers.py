@@ -69,16 +69,16 @@ class Taken:
             self.states(), velocities, self.pool.parameters, self.momentum
         ):
             if m:
-                state["momentum_buffer"] = values.to(p.dtype)
+                state["momentum_buffer"] = torch.empty_like(p).detach().copy_(values)
 
     def require_gone(self) -> None:
         """ValueError if they were put back, which would apply them twice, or the state cleared."""
         put = "make GradientFlow after optimizer.load_state_dict; let schedulers change the "
         put += "rate only (cycle_momentum=False); add no group of parameters"
         for group in self.optimizer.param_groups if self else ():
-            for key in KEYS:
+            for key in (*KEYS, *ODD):
                 got = f"{key}={group[key]} in the optimiser"
-                require(group[key] == 0, got, f"0: GradientFlow has taken {key} over", put)
+                require(not group[key], got, "0: GradientFlow has taken momentum and decay", put)
         kept = all(MARK in state for state in self.states())
         got = "optimizer.state cleared, and the momentum is not there: GradientFlow has it"
         anew = "close(momentum=False), then a new DistributedDataParallel and GradientFlow"

@@ -75,18 +75,23 @@ class Settings:
         network = learnable(model)
         frozen = "requires_grad_(True) before DDP for what is to learn"
         require(bool(network), "no parameter that learns", "one at least", frozen)
-        size = chunks.size
+        size, n = chunks.size, sum(p.numel() for _, p in network)
         if size is None:
-            size = max(1, min(LARGEST_CHUNK, sum(p.numel() for _, p in network) // 1000))
+            size = max(1, min(LARGEST_CHUNK, n // 1000))
         whole = isinstance(size, Integral) and isinstance(chunks.dense_every, Real)
         right = whole and min(size, chunks.dense_every) >= 1
         require(right, f"{chunks}", "whole numbers of at least 1", "Chunks(size=32768)")
+        embeddings = torch.nn.Embedding | torch.nn.EmbeddingBag
+        modules = [(n, m) for n, m in model.module.named_modules() if isinstance(m, embeddings)]
+        sparse = [name or "the network" for name, module in modules if module.sparse]
+        got = f"{sparse[:3]} with sparse gradients"
+        require(not sparse, got, "dense ones", "Embedding(..., sparse=False)")
         wide = [n for n, p in network if p.dtype not in WIRES]
         got = f"{wide[:3]} in float64 or complex"
         require(not wide, got, "real numbers of 32 or 16 bits", "model.float()")
         percents, steps = (warmup.percents, warmup.steps) if warmup else ((), 1)
         self.flow, self.density = flow, Density(density, tuple(percents), steps)
-        self.pool = FlatPool(network, size)
+        self.pool = FlatPool(network, min(size, max(1, n)))
         self.taken = takeable(flow.optimizer, form, self.pool)
 
     def compared(self) -> dict[str, Any]:

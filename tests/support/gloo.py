@@ -8,7 +8,6 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
 
-
 PATIENCE = timedelta(seconds=180)  # of a rank that waits for one that does not come
 
 

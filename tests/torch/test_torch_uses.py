@@ -25,10 +25,13 @@ STEPS = 6
 class Net(nn.Module):
     """A convolution, a normalisation, an embedding, a tied layer, one that is frozen or unused."""
 
-    def __init__(self, unused=False, frozen=False, tied=False, batch=False, again=False):
+    def __init__(
+        self, unused=False, frozen=False, tied=False, batch=False, again=False, last=False
+    ):
         super().__init__()
         torch.manual_seed(3)
         self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.deep = nn.Conv2d(4, 4, 3, padding=1)
         self.norm = nn.BatchNorm2d(4) if batch else nn.GroupNorm(2, 4)
         self.again = again
         self.embedding = nn.Embedding(10, 8)
@@ -41,9 +44,12 @@ class Net(nn.Module):
             self.second.requires_grad_(False)
         if tied:
             self.second.weight = self.spare.weight
+        if last:  # strides of channels last, and of a transposed matrix
+            self.to(memory_format=torch.channels_last)
+            self.first.weight.data = self.first.weight.data.t().contiguous().t()
 
     def forward(self, x, number):
-        y = functional.relu(self.norm(self.conv(x))).flatten(1)
+        y = functional.relu(self.norm(self.deep(self.conv(x)))).flatten(1)
         y = functional.relu(self.first(torch.cat([y, self.embedding(number)], 1)))
         y = checkpoint(self.second, y, use_reentrant=False) if self.again else self.second(y)
         y = functional.relu(y)
@@ -232,6 +238,16 @@ RIGHT = {  # name: (network's options, DDP's options, optimiser, loop, form)
     "frozen": ({"frozen": True}, {}, sgd, loop, "dgc"),
     "tied": ({"tied": True}, {}, sgd, loop, "dgc"),
     "static graph": ({}, {"static_graph": True}, sgd, loop, "dgc"),
+    "channels last": ({"last": True}, {}, lambda m: sgd(m, weight_decay=0.1), loop, "dgc"),
+    "channels last, history": ({"last": True}, {}, sgd, dense_last, "history"),
+    "channels last, fused": ({"last": True}, {}, lambda m: sgd(m, fused=True), dense_last, "dgc"),
+    "channels last in views": (
+        {"last": True},
+        {"gradient_as_bucket_view": True},
+        lambda m: sgd(m, weight_decay=0.1),
+        loop,
+        "none",
+    ),
     "views": ({}, {"gradient_as_bucket_view": True}, sgd, loop, "dgc"),
     "small buckets": ({}, {"bucket_cap_mb": 1e-4}, sgd, loop, "dgc"),
     "unused on a rank": ({"unused": True}, {"find_unused_parameters": True}, sgd, loop, "dgc"),

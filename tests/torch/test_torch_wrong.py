@@ -48,6 +48,10 @@ def momentum_put_back(model, optimizer, flow):
     optimizer.param_groups[0]["momentum"] = 0.9
 
 
+def nesterov_put_in(model, optimizer, flow):
+    optimizer.param_groups[0]["nesterov"] = True
+
+
 def one_cycle(model, optimizer, flow):
     torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=10)
 
@@ -119,11 +123,11 @@ def loaded_without_flow(rank, when):
     backward(model, rank)
 
 
-def edited(change):
+def edited(change, form="dgc", **options):
     """A warning: what is between backward and the step acts on the momentum."""
 
     def use(rank):
-        model, optimizer, _ = made()
+        model, optimizer, _ = made(lambda p: sgd(p, **options), form=form)
         backward(model, rank)
         change(model, optimizer)
         optimizer.step()
@@ -207,6 +211,13 @@ def loads(change):
 def other_shapes(state):
     arrays = {name: values.reshape(-1)[:1] for name, values in state["state"]["u"].items()}
     return state | {"state": {"u": arrays, "v": arrays}}
+
+
+def half_a_velocity(rank):
+    _, _, flow = made(form="history")
+    saved = flow.state_dict()
+    halves = {name: values.reshape(-1)[::2] for name, values in saved["velocity"].items()}
+    flow.load_state_dict(saved | {"velocity": halves})
 
 
 def half_of_it(parameters):
@@ -368,6 +379,7 @@ WRONG = {
     "nesterov on one rank": lambda rank: alone(rank, lambda p: sgd(p, nesterov=True)),
     "some parameters on one rank": lambda rank: alone(rank, half_of_it),
     "two momenta on one rank": lambda rank: made(momenta if rank else sgd, form="history"),
+    "sparse embedding": lambda rank: made(network=nn.Embedding(9, 2, sparse=True)),
     "a form on one rank": lambda rank: made(form="momentum" if rank else "dgc"),
     "a density on one rank": lambda rank: made(density=0 if rank else 10),
     "no DDP on one rank": without_ddp,
@@ -378,6 +390,7 @@ WRONG = {
     # what the loop does
     "momentum put back": lambda rank: trains(rank, made(), momentum_put_back),
     "a cycle of momentum": lambda rank: trains(rank, made(), one_cycle),
+    "nesterov put in": lambda rank: trains(rank, made(), nesterov_put_in),
     "state cleared": lambda rank: trains(rank, made(), cleared_state),
     "state made anew": lambda rank: trains(rank, made(form="history"), state_anew),
     "optimiser loaded later": lambda rank: trains(rank, made(), loaded_later),
@@ -389,6 +402,8 @@ WRONG = {
     "zeroed between": edited(lambda m, o: o.zero_grad(set_to_none=False)),
     "decayed by hand": edited(decayed_by_hand),
     "clipped by value": edited(lambda m, o: nn.utils.clip_grad_value_(m.parameters(), 0.1)),
+    "decayed by hand, history": edited(decayed_by_hand, "history"),
+    "decayed by hand, none": edited(decayed_by_hand, "none"),
     "two backwards": two_backwards,
     "two steps": two_steps,
     "another optimizer": another_optimizer,
@@ -411,8 +426,25 @@ WRONG = {
     "state of another form": lambda rank: loads(lambda s: s | {"form": "none"}),
     "state of other chunks": lambda rank: loads(lambda s: s | {"chunk": 5}),
     "state of other shapes": lambda rank: loads(other_shapes),
+    "state without its rank": lambda rank: loads(lambda s: {k: s[k] for k in s if k != "rank"}),
+    "half a velocity": half_a_velocity,
     "files of two steps": lambda rank: loads(lambda s: s | {"steps": 3 + rank}),
 }
+
+
+RIGHT = {"edited without momentum": edited(decayed_by_hand, momentum=0)}
+
+
+def rightly_used(rank, _):
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        for use in RIGHT.values():
+            use(rank)
+    return [str(w.message) for w in warned if str(w.message).startswith("GradientFlow: ")]
+
+
+def test_a_right_use_is_no_warning():
+    assert on_gloo(2, rightly_used, None) == [[], []]
 
 
 def wrongly_used(rank, names):
