@@ -27,7 +27,7 @@ from refgf.torch.backward import Backward, Future
 from refgf.torch.optimizers import stepping_scaler
 from refgf.torch.pool import learnable
 from refgf.torch.residual import BEFORE, LocalResidual
-from refgf.torch.settings import A_THOUSAND, Chunks, Settings, Warmup
+from refgf.torch.settings import A_THOUSAND, Chunks, FlowSettings, Warmup
 from refgf.torch.wrong import on_all_ranks, require, require_alike
 
 PATIENCE = 50  # steps in a row that may be refused
@@ -69,7 +69,7 @@ class GradientFlow:
         self.form, self.wire, self.chunks = form, wire, chunks
         self.group = getattr(model, "process_group", None)  # None: all ranks
         self._closed = True  # for the ranks that have registered it, if one cannot
-        made = on_all_ranks(self.group, Settings, self, density, warmup)
+        made = on_all_ranks(self.group, FlowSettings, self, density, warmup)
         self.scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self.density, self.pool, self.taken = made.density, made.pool, made.taken
         require_alike(self.group, made.compared(), "take them from one place")
@@ -164,9 +164,7 @@ class GradientFlow:
         """All messages have arrived. The next chunks are chosen on the device, and read later."""
         percent, dense = self.density.at(self.steps + 1)
         dense = dense or (self.steps + 1) % self.chunks.dense_every == 0
-        count = 0 if dense else max(1, math.ceil(self.pool.count * percent / 100))
-        importance = norms / self.pool.lengths
-        order = torch.argsort(importance, descending=True, stable=True)[:count].sort().values
+        order = choose(norms / self.pool.lengths, 0 if dense else percent)
         outcome = torch.cat([accepted.reshape(1).long(), order])  # (1 + k,)
         event = None
         if outcome.device.type != "cpu":
@@ -301,6 +299,12 @@ class GradientFlow:
             rows = self.residual.state["u"] if self.velocity is None else self.velocity
             share = self.size if self.velocity is None else 1
             rows.view(-1)[self.pool.part(index)] = buffer.reshape(-1).to(rows) / share
+
+
+def choose(importance: Tensor, percent: float) -> Tensor:
+    """Numbers of the most important chunks, ascending; ties to the lower one. (C,) -> (k,)"""
+    count = max(1, math.ceil(len(importance) * percent / 100)) if percent else 0
+    return torch.argsort(importance, descending=True, stable=True)[:count].sort().values
 
 
 EDITED = [-1]  # said once

@@ -56,7 +56,7 @@ class FlatPool:
 
     def packed(self, rows: Tensor, numbers: list[int]) -> Tensor:
         """The chunks of these ascending numbers behind each other, without padding. -> (k,)"""
-        index = torch.tensor(numbers, device=self.device)
+        index = torch.tensor(numbers, dtype=torch.long, device=self.device)
         flat = rows.index_select(0, index).view(-1)
         return flat[: len(numbers) * self.chunk - self.padding(numbers)]
 

@@ -56,7 +56,7 @@ class LocalResidual:
         """Keep the step's arrays, without the chunks that were sent."""
         self.state, self._next = self._next, self.state
         cleared = ("u", "v") if self.form == "dgc_masked" and not dense else ("v", "h")
-        index = torch.tensor(sent, device=self.pool.device)
+        index = torch.tensor(sent, dtype=torch.long, device=self.pool.device)
         for name in self.state.keys() & set(cleared):
             self.state[name].index_fill_(0, index, 0)
 

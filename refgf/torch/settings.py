@@ -49,7 +49,7 @@ class Chunks:
 A_THOUSAND = Chunks()
 
 
-class Settings:
+class FlowSettings:
     """What this rank gives, made into a pool, its densities and what is taken.
 
     flow    a `GradientFlow` with its arguments
