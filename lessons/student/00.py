@@ -33,7 +33,7 @@ def loss(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
 def gradient(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The gradient of `loss` with respect to w. -> (features,)
 
-    w = [1, 2], x = [[1, 0], [2, 1]], y = [0, 1]: errors [1, 3]  ->  [3.5, 1.5]
+    gradient([1, 2], [[1, 0], [2, 1]], [0, 1]) -> [3.5, 1.5]        the errors are 1 and 3
 
     Hint: sample s adds error[s] * x[s] to the sum over all samples. Write it as one product.
     """
@@ -47,12 +47,13 @@ def step_on_ranks(
     """One step of data-parallel SGD on p ranks. -> the new weights (features,) of each rank.
 
     All ranks begin with the weights w. Rank r has the samples xs[r], ys[r]. After the step every
-    rank holds the weights that one rank with all samples would have: w - rate * gradient. Ranks may
-    have different numbers of samples, even none. All ranks together have at least one. w itself
-    stays as it is, and so do the samples.
+    rank holds the weights that one rank with all samples would have:
+    w - rate * (gradient of `loss`). Ranks may have different numbers of samples, even none. All
+    ranks together have at least one. w itself stays as it is, and so do the samples.
 
-    w = [1.0], rate = 0.1, xs = [[[1], [2]], [[3]]], ys = [[0, 0], [0]]: the three samples have the
-    gradients 1, 4 and 9  ->  [[0.53333], [0.53333]]
+    step_on_ranks([3], [[[1], [2]], [[3]]], [[0, 0], [0]], 0.125) -> [[1.25], [1.25]]
+
+    In the example the three samples have the gradients 3, 12 and 27.
 
     Hint: with as many samples on each rank the mean of the ranks' gradients will do. What must a
     rank contribute otherwise, so that the sum over all ranks is right?

@@ -37,8 +37,10 @@ def convolution(x: np.ndarray, w: np.ndarray, stride: int, pad: int) -> np.ndarr
 
         y[n, i, j, o] = sum over u, v, c of x[n, i*stride + u, j*stride + v, c] * w[u, v, c, o]
 
-    1 image, 1 channel, [[1, 2, 3], [4, 5, 6]], kernel [[1, 0], [0, 10]], stride 1, pad 0
-        -> [[51, 62]], of shape (1, 1, 2, 1)
+    1 image, 1 channel, [[1, 2, 3], [4, 5, 6]], kernel [[1, 0], [0, 10]], stride 1, pad 0:
+
+    convolution([[[[1], [2], [3]], [[4], [5], [6]]]], [[[[1]], [[0]]], [[[0]], [[10]]]], 1, 0)
+        -> [[[[51], [62]]]]
 
     Hint: np.lib.stride_tricks.sliding_window_view gives all windows, as (N, OH, OW, C, K, K). In
     which order of axes does a window fit a column of w.reshape(K*K*C, O)? Or loop over u and v.
@@ -54,8 +56,10 @@ def weight_gradient(x: np.ndarray, dy: np.ndarray, kernel: int, stride: int) -> 
 
         dw[u, v, c, o] = sum over n, i, j of x[n, i*stride + u, j*stride + v, c] * dy[n, i, j, o]
 
-    1 image, 1 channel, [[1, 2, 3], [4, 5, 6]], dy [[1, 10]], kernel 2, stride 1
-        -> [[21, 32], [54, 65]], of shape (2, 2, 1, 1)
+    1 image, 1 channel, [[1, 2, 3], [4, 5, 6]], dy [[1, 10]], kernel 2, stride 1:
+
+    weight_gradient([[[[1], [2], [3]], [[4], [5], [6]]]], [[[[1], [10]]]], 2, 1)
+        -> [[[[21]], [[32]]], [[[54]], [[65]]]]
 
     Hint: dw = x' dy, a product of the matrix whose rows are the windows of x, and of dy.
     """

@@ -5,6 +5,7 @@ statement.py says what a record holds. Import definitions from `refgf.oracle.def
 
 # ruff: noqa: F401  importing a technique makes its records
 import refgf.oracle.spec.backward
+import refgf.oracle.spec.backward_changes
 import refgf.oracle.spec.cache.changes
 import refgf.oracle.spec.cache.epoch
 import refgf.oracle.spec.cache.levels
@@ -13,6 +14,7 @@ import refgf.oracle.spec.costs.nodes
 import refgf.oracle.spec.csc.cases
 import refgf.oracle.spec.csc.changes
 import refgf.oracle.spec.csc.warmup
+import refgf.oracle.spec.daso.changes
 import refgf.oracle.spec.daso.epoch
 import refgf.oracle.spec.daso.heat_cases
 import refgf.oracle.spec.daso.phases
@@ -30,6 +32,7 @@ import refgf.oracle.spec.merge.changes
 import refgf.oracle.spec.merge.groups
 import refgf.oracle.spec.merge.lesson_09
 import refgf.oracle.spec.merge.times
+import refgf.oracle.spec.momentum.changes
 import refgf.oracle.spec.momentum.large_batch
 import refgf.oracle.spec.momentum.rates
 import refgf.oracle.spec.network.alexnet
@@ -56,11 +59,13 @@ import refgf.oracle.spec.stack
 import refgf.oracle.spec.stack_changes
 import refgf.oracle.spec.step_time
 import refgf.oracle.spec.sums
+import refgf.oracle.spec.topk.changes
 import refgf.oracle.spec.topk.choice
 import refgf.oracle.spec.topk.mstopk
 import refgf.oracle.spec.topk.steps
 import refgf.oracle.spec.topk.traffic
 import refgf.oracle.spec.two_ranks
+import refgf.oracle.spec.two_ranks_changes
 import refgf.oracle.spec.zero.changes
 import refgf.oracle.spec.zero.layers
 import refgf.oracle.spec.zero.lesson_16

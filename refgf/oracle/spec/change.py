@@ -150,7 +150,20 @@ def starter(text: str, name: str, changes: list[Change]) -> str:
 
         pattern = rf"(?<=    ){exercise.name}\((.*?)\)(\s+)-> (.+?)(?= {{3,}}|\n)"
         text = re.sub(pattern, example, text)
-    return "\n".join(filled(text.splitlines(), set(published.splitlines()))) + "\n"
+    lines = [part for line in text.splitlines() for part in examples(line)]
+    return "\n".join(filled(lines, set(published.splitlines()))) + "\n"
+
+
+def examples(line: str) -> list[str]:
+    """The examples of a line of more than 100 columns apart, and results if they do not fit."""
+    start = re.match(" *", line)[0]
+    if len(line) <= 100:
+        return [line]
+    first, *others = re.split(r"(?<=\S) {3,}(?=\w+\()", line)
+    if others:
+        return [part for each in (first, *(start + o for o in others)) for part in examples(each)]
+    call, *result = re.split(r"(?<=\)) +(?=-> )", line)
+    return [call, *(f"{start}    {text}" for text in result)]
 
 
 def filled(lines: list[str], known: set[str]) -> Iterator[str]:
@@ -209,7 +222,7 @@ def typed(value: Any, like: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """As a starter writes it: an array as a list, its 2.0 as 2, infinity as math.inf."""
+    """As a starter writes it: arrays as lists, their 2.0 as 2, infinity as math.inf."""
     if isinstance(value, np.ndarray) and value.ndim == 1:
         return f"[{', '.join(shown(x).removesuffix('.0') for x in value)}]"
     if isinstance(value, list | np.ndarray):
@@ -218,6 +231,8 @@ def shown(value: Any) -> str:
         return f"({', '.join(map(shown, value))})"
     if isinstance(value, dict | str):
         return json.dumps(value)
+    if isinstance(value, np.float32) and 1e-3 <= abs(value) < np.inf:
+        return str(round(float(value), 6))
     if isinstance(value, float) and np.isfinite(value):  # float64, too
         short = f"{value:.4g}".replace("e+0", "e")  # 6e9
         return (
