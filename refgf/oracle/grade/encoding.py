@@ -2,29 +2,45 @@
 
 import base64
 import json
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 LONGEST = 1 << 17  # bytes of an answer
+WIDEST = 1023  # bits of an int: no more than a float has
+ALLOWED = "numbers (int, float, bool), texts, arrays, lists, tuples, dicts or None"
 
 
 def encoded(value: Any) -> Any:
-    """Nested lists, tuples, dicts, numbers, texts and arrays of numbers as JSON's types."""
+    """Nested lists, tuples, dicts, numbers, texts and arrays of numbers as JSON's types.
+
+    TypeError for other values: what they are, and what is wanted.
+    """
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biuf":
-            raise TypeError(f"an array of {value.dtype}; wanted numbers")
+            raise TypeError(f"an array of {value.dtype}; wanted one of integers, floats or bool")
+        value = value.astype(value.dtype.newbyteorder("="), copy=False)
         data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
         return {"array": data, "dtype": value.dtype.name, "shape": list(value.shape)}
     if isinstance(value, np.generic):
+        if value.dtype.kind not in "biufU" or value.dtype.itemsize > 8 and value.dtype.kind == "f":
+            raise TypeError(f"{type(value).__name__}; wanted {ALLOWED}")
         return value.item()
     if isinstance(value, list | tuple):
         return [encoded(item) for item in value]
     if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, NoneType | int | float | str | np.generic):
+                raise TypeError(
+                    f"a dict with a {type(key).__name__} as key; wanted a number or text"
+                )
         return {"dict": [[encoded(key), encoded(item)] for key, item in value.items()]}
+    if isinstance(value, int) and int(value).bit_length() > WIDEST:
+        raise TypeError(f"an int of {int(value).bit_length()} bits; wanted at most {WIDEST}")
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(f"{type(value).__name__}; wanted numbers, arrays, lists, tuples or None")
+    raise TypeError(f"{type(value).__name__}; wanted {ALLOWED}")
 
 
 def decoded(value: Any) -> Any:

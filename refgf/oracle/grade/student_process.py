@@ -123,14 +123,22 @@ def answer(module: Any, request: dict, file: str) -> dict:
     try:
         arguments = decoded(request["arguments"])
         result = function(*arguments)
-        before = request["arguments"]
         try:
-            changed = [i for i, a in enumerate(arguments) if encoded(a) != before[i]]
-            return {"result": encoded(result), "changed": changed}
+            found = encoded(result)
         except TypeError as error:
             return {"error": f"returned {error}"}
+        pairs = zip(arguments, request["arguments"])
+        return {"result": found, "changed": [i for i, pair in enumerate(pairs) if changed(*pair)]}
     except BaseException as error:  # noqa: BLE001  students' code may raise anything
         return {"error": sentence(error, file)}
+
+
+def changed(argument: Any, before: Any) -> bool:
+    """before: as it was encoded."""
+    try:
+        return encoded(argument) != before
+    except TypeError:  # a list may hold anything by now
+        return True
 
 
 def answer_of_rank(
@@ -146,8 +154,8 @@ def answer_of_rank(
         returned = function(comm, x)
     except BaseException as error:  # noqa: BLE001
         return {"error": sentence(error, file)}
-    returned = encoded(returned) if isinstance(returned, np.ndarray) else None
-    return {"x": encoded(x), "returned": returned}
+    numbers = isinstance(returned, np.ndarray) and returned.dtype.kind in "biuf"
+    return {"x": encoded(x), "returned": encoded(returned) if numbers else None}
 
 
 def opened(

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
-from refgf.oracle.grade import collective, marking, report, sandbox
+from refgf.oracle.grade import collective, marking, report, sandbox, student_process
 from refgf.oracle.grade.difference import SHOWN, brief, difference
-from refgf.oracle.grade.encoding import decoded, encoded
+from refgf.oracle.grade.encoding import decoded, encoded, in_bytes
 from refgf.oracle.grade.sandbox import Sandbox
 from tests.support import students
 from tests.support.students import ROOT, InThisProcess, answers_with
@@ -300,6 +301,42 @@ def test_wrong_arguments(arguments, sentence):
 @pytest.mark.parametrize("value", [1, 1.5, "a", None, True, [1, [2.0]], {"a": 1}, {1: [None]}])
 def test_values_survive_the_connection(value):
     assert decoded(json.loads(json.dumps(encoded(value)))) == value
+
+
+ODD = {  # code of a value: what a student reads, "" if it is right for [0, 1, 2]
+    "np.arange(3, dtype='>i8')": "",
+    "np.arange(6)[::2] // 2": "",
+    "np.broadcast_to(np.arange(3), (1, 3))[0]": "",
+    "np.arange(3, dtype=np.longdouble)": "got float128 of shape (3,); wanted int64 of (3,)",
+    "np.arange(3) + 0j": "returned an array of complex128; wanted one of integers, floats or bool",
+    "np.longdouble(1)": "returned longdouble; wanted numbers (int, float, bool), texts",
+    "np.complex128(1)": "returned complex128; wanted numbers (int, float, bool), texts",
+    "np.datetime64('2020')": "returned datetime64; wanted numbers (int, float, bool), texts",
+    "np.void(b'a')": "returned void; wanted numbers (int, float, bool), texts",
+    "10**5000": "returned an int of 16610 bits; wanted at most 1023",
+    "10**400": "returned an int of 1329 bits; wanted at most 1023",
+    "{(0, 1): 2}": "returned a dict with a tuple as key; wanted a number or text",
+}
+
+
+@pytest.mark.parametrize("code, sentence", ODD.items(), ids=ODD)
+def test_an_odd_value_ends_no_process_and_is_named(code, sentence):
+    module = ModuleType("student")
+    exec(f"import numpy as np\ndef f(x):\n    x.append({{1}})\n    return {code}", vars(module))
+    found = json.loads(
+        in_bytes(student_process.answer(module, {"call": "f", "arguments": [[]]}, ""))
+    )
+    assert found.get("changed", [0]) == [0]
+    said = found.get("error") or difference(decoded(found["result"]), np.arange(3))
+    assert said.startswith(sentence) and bool(said) == bool(sentence)
+
+
+def test_an_array_that_a_rank_returns_may_hold_anything():
+    module = ModuleType("student")
+    module.f = lambda comm, x: x + 0j
+    request = {"collective": "f", "x": encoded(np.ones(2)), "rank": 0, "size": 1}
+    found = student_process.answer_of_rank(module, request, "", None)
+    assert found == {"x": encoded(np.ones(2)), "returned": None}
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG")
