@@ -11,6 +11,7 @@ import numpy as np
 import kit
 from kit import flow, images, trials
 from kit.claims import interval
+from lab.daso.rare import DILOCO, OUTER, rare
 from lab.daso.scene import SYNCHRONOUS, Scene, synchronous
 from refgf import ops
 from refgf.comm import ring
@@ -46,11 +47,11 @@ def watch_drift(run: kit.Run, data, nodes) -> dict:
     """
     run.section("How far nodes drift apart")
     per_epoch, found = run.quick(9, 18), {}
-    for name, phase in list(DRIFTS.items())[: run.quick(3, 5)]:
+    for name in [*list(DRIFTS)[: run.quick(3, 5)], DILOCO]:
         found[name] = []
         for seed in run.quick([1], [1, 2, 3], [1, 2, 3, 4, 5]):
             distances = []
-            with daso(run, data, nodes, Constant(phase), per_epoch, seed) as stack:
+            with drifting(run, name, data, nodes, per_epoch, seed) as stack:
                 for batch in images.steps(run, data, per_epoch):
                     stack.step(*batch, rate=run.options.rate)
                     distances.append(distance(run, stack.model.parameters.flat))
@@ -62,6 +63,13 @@ def watch_drift(run: kit.Run, data, nodes) -> dict:
             f"{100 * found[name][0][-1]:.2g} % after the last batch"
         )
     return found
+
+
+def drifting(run: kit.Run, name: str, data, nodes, per_epoch: int, seed: int):
+    """The stack whose nodes drift."""
+    if name in OUTER:
+        return rare(run.native, images.model(run, data, seed), nodes, name)
+    return daso(run, data, nodes, Constant(DRIFTS[name]), per_epoch, seed)
 
 
 def distance(run: kit.Run, w) -> float:
@@ -97,7 +105,7 @@ def here(run: kit.Run, data, nodes, seed: int = images.SEED) -> Scene:
 
 
 def compare_accuracy(run: kit.Run, train, held_out, nodes) -> dict:
-    """The same training: synchronous, by DASO, and by some of DASO's phases throughout.
+    """The same training: synchronous, by DASO, by DiLoCo, and by a phase of DASO throughout.
 
     paired: the difference from synchronous in points, {"median_s": mean, and the 95 % interval}
     """
@@ -108,13 +116,14 @@ def compare_accuracy(run: kit.Run, train, held_out, nodes) -> dict:
     ends = 0 if epochs == 1 else max(1, round(4 / 90 * epochs))
     run.section(f"Accuracy after {epochs} epochs, {pairs} runs of each")
     run.say(f"epochs of DASO's warm-up and cool-down: {ends} each")
-    names = [SYNCHRONOUS, CYCLING, *run.quick([], [STALE], [STALE, UNROUNDED])]
+    names = [SYNCHRONOUS, CYCLING, *OUTER, *run.quick([], [STALE], [STALE, UNROUNDED])]
     runs, paired = {name: [] for name in names}, {}
     for fold in folds:
         data, out = digits(run.options.image_size, fold) if fold else (train, held_out)
         for seed, name in itertools.product(seeds, names):
             with stack_of(run, name, data, nodes, Phases(epochs, ends, ends), seed) as stack:
-                rows = flow.learn(run, stack, data, out, epochs, seed=seed, only_last=True)
+                last = name != SYNCHRONOUS  # whose epochs are compared at equal seconds
+                rows = flow.learn(run, stack, data, out, epochs, seed=seed, only_last=last)
                 runs[name].append(rows)
     for name in names:
         run.say(f"{name:>24}: {trials.in_words(runs[name])}")
@@ -129,6 +138,8 @@ def stack_of(run: kit.Run, name: str, data, nodes, phases: Phases, seed: int):
     """The stack of one training."""
     if name == SYNCHRONOUS:
         return synchronous(here(run, data, nodes, seed))
+    if name in OUTER:
+        return rare(run.native, images.model(run, data, seed), nodes, name)
     per_epoch = steps_per_epoch(data.size, run.options.batch * run.size)
     phases = Constant(Phase(8, 1, 8)) if name == STALE else phases
     wire = None if name == UNROUNDED else "bfloat16"

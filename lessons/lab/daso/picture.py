@@ -5,6 +5,7 @@ import numpy as np
 from kit import axes
 from lab.daso.claims import training
 from lab.daso.learning import CYCLING, STALE, UNROUNDED
+from lab.daso.rare import DILOCO, H, LOCAL
 from lab.daso.scene import HALF, OVERLAPPED, SYNCHRONOUS
 
 NAMES = {
@@ -12,12 +13,15 @@ NAMES = {
     OVERLAPPED: "synchronous: gradients\nsummed during backward",
     HALF: "synchronous: the same,\nfloat16 on the wire",
     "blocking, bfloat16": "DASO's warm-up: a blocking\nsum (bfloat16) every batch",
+    DILOCO: f"DiLoCo: all nodes wait for\na sum every {H} batches",
     "no sums": "none but the first and the last",
 }
 WHOLE = "training"
 TRAININGS = {
     CYCLING: "DASO with warm-up,\nphases of several B,\ncool-down",
     STALE: "DASO without these:\nalways every 8 batches,\n8 late (B = 8, W = 8)",
+    DILOCO: f"DiLoCo: an outer step\nevery {H} batches",
+    LOCAL: f"local SGD: the mean\nevery {H} batches",
     UNROUNDED: "DASO with them,\nnothing rounded\nto bfloat16",
 }
 

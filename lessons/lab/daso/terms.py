@@ -7,6 +7,7 @@ is measured without a network (`InstantComm`), and what happens inside a node is
 import numpy as np
 
 import kit
+from lab.daso.rare import DILOCO, rare
 from lab.daso.scene import Scene, place_of
 from refgf import ops
 from refgf.comm import ring, tree
@@ -25,7 +26,8 @@ from refgf.predict.cost import Line
 def measure_terms(run: kit.Run, scene: Scene) -> dict[str, dict[str, float]]:
     """{name: {"work": seconds of the processors, "link": seconds of the link}}.
 
-    compute, node, spread, merge, sum, sum bfloat16, all, all float16, latency: see the lesson.
+    compute, node, spread, merge, sum, sum bfloat16, all, all float16, latency, outer (DiLoCo's
+    step, without its sum): see the lesson.
     """
     repeats, place = run.quick(2, 3, 7), place_of(run, scene)
     between = InstantComm(run.rank, run.size) if scene.link else ops.background(scene.comm)
@@ -45,6 +47,9 @@ def measure_terms(run: kit.Run, scene: Scene) -> dict[str, dict[str, float]]:
             ops.unscale(sent, 1)
             merge(w, sent, len(scene.nodes), 1)
 
+    with rare(ops.background(run.native), scene.model(), scene.nodes, DILOCO, False) as stack:
+        w = stack.model.parameters.flat
+        outer_s = median_s(lambda: outer(stack))
     with DASO(scene.comm, scene.model(), scene.nodes, Constant(BLOCKING), 1) as stack:
         w = stack.model.parameters.flat
         work = {
@@ -57,9 +62,16 @@ def measure_terms(run: kit.Run, scene: Scene) -> dict[str, dict[str, float]]:
             "all": median_s(all_gradients(run, scene, between, w, None)),
             "all float16": median_s(all_gradients(run, scene, between, w, np.float16)),
             "latency": 0.0,
+            "outer": outer_s,
         }
     link = link_terms(scene, w.size)
     return {name: {"work": s, "link": link.get(name, 0.0)} for name, s in work.items()}
+
+
+def outer(stack) -> None:
+    """An outer step that is due."""
+    stack.inner = 1
+    stack.synchronise()
 
 
 def time_without_spinning(run: kit.Run, function, repeats: int) -> kit.Timing:

@@ -11,6 +11,7 @@ import numpy as np
 import kit
 from kit import virtual
 from kit.experiment import say_star, star
+from lab.daso.rare import DILOCO, H, rare
 from lab.daso.scene import (
     HALF,
     OVERLAPPED,
@@ -21,6 +22,7 @@ from lab.daso.scene import (
     virtual_scene,
 )
 from lab.daso.terms import measure_terms, synchronous_s
+from refgf import ops
 from refgf.exchange.precision import LossScale
 from refgf.papers.daso.daso import DASO
 from refgf.papers.daso.phases import Constant
@@ -74,7 +76,17 @@ def measure_scene(run: kit.Run, scene: Scene, phases: dict, predicted_s) -> dict
         by_rank = run.plain.allgather(waited_s)
         row["waited_s"] = max(sum(by_rank[rank] for rank in node) for node in scene.nodes)
         rows.append(row | {"last": last, "phase": [phase.global_skip, phase.wait]})
+    comm = scene.comm if scene.link else ops.background(scene.comm)
+    with rare(comm, scene.model(), scene.nodes, DILOCO) as stack:
+        warm_up(run, scene, stack, H)  # the outer step is not slept
+        batch = time_cycles(run, scene, stack, H, run.quick(1, 2, 3))
+    rows.append(row_of(DILOCO, scene, batch, *(diloco_s(each) for each in (total, work))))
     return {"rows": rows, "alone": scene.alone, "terms": terms}
+
+
+def diloco_s(terms: dict[str, float]) -> float:
+    """The predicted time of a batch: nothing hides the sum of the H-th one."""
+    return terms["compute"] + terms["node"] + (terms["all"] + terms["outer"]) / H
 
 
 def warm_up(run: kit.Run, scene: Scene, stack, steps: int) -> None:
