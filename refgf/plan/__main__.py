@@ -60,7 +60,8 @@ def parser() -> argparse.ArgumentParser:
     add("--ranks-per-node", type=int, default=1, help="they share a link (default: %(default)s)")
     inside = "the link inside a node, as 5us 800gbit (default: the machine's, else that between)"
     add("--inside", nargs=2, metavar=("LATENCY", "RATE"), help=inside)
-    between = "the link between nodes, of all adapters of a node together, as 5us 200gbit"
+    between = "the link between nodes, of all adapters of a node together, as 5us 200gbit; "
+    between += f"from {1e6 * calibration.TCP_LATENCY_S:g}us on it is taken for TCP"
     add("--between", nargs=2, metavar=("LATENCY", "RATE"), help=between)
     add("--batch", type=int, help="samples a rank and step of a network (default: the machine's)")
     add("--rate", type=float, help="samples/s of a rank without exchange (default: the machine's)")
@@ -162,7 +163,7 @@ def plan(given: argparse.Namespace) -> None:
     if given.inside:
         network = fabric.with_inside(network, *given.inside, "--inside")
     step = inputs.read_model(given.model, network, given.batch, given.rate, given.step)
-    asked = asked_of(given, step, network)
+    asked = asked_of(given, step, network, given.ranks)
     if given.platform and not given.simulate:
         raise ValueError(
             f"plan: got --platform {given.platform} alone; wanted --simulate with it; next: add it"
@@ -178,7 +179,7 @@ def plan(given: argparse.Namespace) -> None:
             "plan: got --units, --accumulate or --inner-steps; wanted --sharded with it; next: "
             "add --sharded"
         )
-    found = report.answer(asked)
+    found = report.answer(asked, lambda size: asked_of(given, step, network, size))
     if given.sharded:
         found["sharded"] = sharding.answer(asked, shared)
     platform = given.platform or platforms.NAMES[0]
@@ -211,7 +212,9 @@ def network_of(given: argparse.Namespace, stated: Stated) -> fabric.Fabric:
     return network
 
 
-def asked_of(given: argparse.Namespace, step: StepTimes, network: fabric.Fabric) -> Question:
+def asked_of(
+    given: argparse.Namespace, step: StepTimes, network: fabric.Fabric, size: int
+) -> Question:
     """With NCCL's allreduce what published steps say of it is an input, too."""
     named = given.allreduce or (
         NCCL if given.between or given.machine in nodes.described() else "ring"
@@ -222,7 +225,7 @@ def asked_of(given: argparse.Namespace, step: StepTimes, network: fabric.Fabric)
         raise ValueError(
             f"plan: got --overlap {got}; wanted one or two shares of 0 to 1; next: --overlap 0.7 1"
         )
-    asked = Question(step, network, given.ranks, given.ranks_per_node, shares[-1], named)
+    asked = Question(step, network, size, given.ranks_per_node, shares[-1], named)
     if named == NCCL and asked.size > 1:
         asked = calibration.calibrated(asked)
     if given.overlap:

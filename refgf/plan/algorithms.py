@@ -58,5 +58,6 @@ def not_a_ring(short: str, long: str, hosts: int, per_host: int) -> tuple[str, d
         how = f"NCCL summed through {short}" + (f", long messages through {long}" * (short != long))
     said = f"WARNING: {how}. A tree has {2 * tree} hops where a ring has {2 * (size - 1)}. On other"
     held = " and ".join(f"{factor:.3g} times {name}" for name, factor in slower.items())
-    said += f" ranks a ring may have up to {held}: the intervals hold that. Measure with "
-    return said + "NCCL_ALGO=Ring, or as many ranks as you plan for.", slower
+    said += f" ranks a ring may have up to {held}, and a tree less than its line: the intervals "
+    said += "hold both. --allreduce nccl plans NCCL's choice. Measure with NCCL_ALGO=Ring, or as "
+    return said + "many ranks as you plan for.", slower

@@ -29,6 +29,7 @@ from typing import Any
 from refgf.plan import texts
 from refgf.plan.algorithms import algorithms_of, not_a_ring
 from refgf.plan.measurements import (
+    AVOIDED,
     NOISY,
     US,
     Measured,
@@ -126,8 +127,25 @@ def read_nccl(table: Table, path: str, stated: Stated) -> Measured:
         notes = (*notes, said)
     if table.in_place:
         notes = (*notes, "Only its in-place columns have times, and they are used.")
+    notes = (*notes, *other_in_place(table))
     said, slower = not_a_ring(*algorithms_of(table), hosts, per_host)
     return replace(found, notes=(said, *notes) if said else notes, slower=slower)
+
+
+def other_in_place(table: Table) -> tuple[str, ...]:
+    """A warning where sums in place, as PyTorch's and Horovod's are, take other times."""
+    far = []
+    for row in table.rows:
+        times = [number(word)[0] for word in row["time"]]
+        if len(times) > 1 and min(times) > 0 and int(row["size"][0]) >= AVOIDED:
+            far.append((times[1] / times[0], int(row["size"][0])))
+    count = sum(not 1 - NOISY < share < 1 + NOISY for share, _ in far)
+    if not count:
+        return ()
+    share, nbytes = max(far, key=lambda pair: max(pair[0], 1 / pair[0]))
+    said = f"WARNING: {count} of {len(far)} times in place, as PyTorch and Horovod sum, are more "
+    said += f"than {100 * NOISY:.0f} % from those out of place, which are used: {nbytes:,} bytes "
+    return (said + f"take {share:.2g} times as long. No interval holds that. Measure again.",)
 
 
 def require_allreduce(table: Table, path: str) -> None:

@@ -35,6 +35,11 @@ def calibrated(asked: Question, fabric: str | None = None) -> Question:
     data = tables()[name]
     notes = note(name, data), *beyond(name, data, asked)
     given = Unmodelled(data["middle"], data["most"], notes=notes)
+    if fabric is None and name != ONE_BOX:
+        kind = "TCP" if name == ETHERNET else "RDMA"
+        said = f"The link between nodes is taken for {kind}: TCP's latency is "
+        said += f"{1e6 * TCP_LATENCY_S:g} us or more, RDMA's less."
+        given = replace(given, notes=(*notes, said))
     if name != ETHERNET or asked.fabric.lines:
         return replace(asked, unmodelled=given)
     rate = 1 / asked.fabric.between.beta_s_per_byte

@@ -21,6 +21,7 @@ from refgf.plan.step_times import StepTimes
 from refgf.plan.trace import Events, Trace
 
 LEAST_SPEED = {True: 0.7, False: 0.3}  # of computing during a sum, on a GPU and a CPU (chosen)
+APART = 1.5  # times the step of the fastest rank: of another job? (chosen)
 UNEQUAL = 0.01  # relative; of elements that are summed and those of gradients (chosen)
 OTHERS = ("reduce_scatter", "reducescatter", "alltoall", "all_to_all", "sendrecv", ":send", ":recv")
 
@@ -122,6 +123,8 @@ def together(ranks: list[StepTimes]) -> StepTimes:
     low, high = (max(end) / worst.compute_s for end in ends)
     said = f"{len(ranks)} ranks, of which the slowest counts: without exchange they compute "
     said += f"{1e3 * min(steps_s):.1f} to {1e3 * max(steps_s):.1f} ms. The slowest:"
+    if max(steps_s) > APART * min(steps_s):
+        said = f"WARNING: {max(steps_s) / min(steps_s):.2g} times apart: of one job? {said}"
     return replace(
         worst,
         ready=ready,

@@ -50,6 +50,7 @@ class Fabric:
     machine           the machine file, which may hold layer times
     alpha_known       False: no theta and no bucket is advised
     rate_known        False: the rate of `between` is the least that it can have
+    doubles           may steps of the measured allreduce grow with log2 of the nodes?
     """
 
     name: str
@@ -67,6 +68,7 @@ class Fabric:
     alpha_known: bool = True
     ring_share: float = 1.0
     rate_known: bool = True
+    doubles: bool = False
     line_ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     circles: dict[str, str] = field(default_factory=dict)
 
@@ -278,7 +280,9 @@ def of_text(measured: measurements.Measured) -> Fabric:
         ranges = {name: (low, max(high, CHOSEN[name][1])) for name, (low, high) in ranges.items()}
     found = Fabric(measured.title, f"fit: {measured.fit}", measured.between, None, lines, ranges)
     found = replace(found, lines_per_node=measured.per_host, notes=measured.notes)
-    found = replace(found, alpha_known=measured.alpha_known, line_ranges=ranges)
+    exact = isinstance(measured.line, Times)  # no line's error is theirs
+    found = replace(found, line_ranges=dict(CHOSEN) if exact else ranges)
+    found = replace(found, alpha_known=measured.alpha_known, doubles="alpha" in measured.slower)
     ranges = {
         name: (low, min(MOST, high * measured.slower.get(name, 1.0)))
         for name, (low, high) in ranges.items()

@@ -31,7 +31,8 @@ def read_model(
     text = text[0] if isinstance(text, list) else text
     name = None if Path(text).is_file() else step_times.workload_name(text)
     if name is None:
-        refuse_unused(text, {"--batch": batch, "--rate": rate}, "has its own times")
+        if Path(text).is_file():
+            refuse_unused(text, {"--batch": batch, "--rate": rate}, "has its own times")
         return read_file(text, step)
     refuse_unused(text, {"--step": step}, "is no trace with steps")
     given = fabric.machine

@@ -59,13 +59,24 @@ def from_trace(data: dict[str, Any], path: str, step: int | None = None) -> Step
             if [n for _, n in other.ready] == [n for _, n in found.ready]:
                 seconds.append(other.compute_s)
     if len(seconds) < 2:
-        return found
+        return replace(found, notes=(*found.notes, *another(trace, found)))
     least, most = min(seconds), max(seconds)
     said = f"{len(seconds)} complete steps after the first in the trace, {1e3 * least:.1f} to "
     said += f"{1e3 * most:.1f} ms: the interval of pace holds them."
     low, high = found.scatter
     scatter = min(low, least / found.compute_s), max(high, most / found.compute_s)
     return replace(found, scatter=scatter, notes=(*found.notes, said))
+
+
+def another(trace: Trace, found: StepTimes) -> tuple[str, ...]:
+    """A warning where the first step of two took another time than the second."""
+    for mark in trace["marks"][:1]:
+        with suppress(ValueError):
+            share = one_step(trace, int(mark.name.removeprefix(STEP))).compute_s / found.compute_s
+            if not 1 / ddp.APART < share < ddp.APART:
+                said = f"WARNING: {mark.name} took {share:.2g} times as long, and pace does not "
+                return (said + "hold it. It may hold start-up: profile with active=3.",)
+    return ()
 
 
 def one_step(trace: Trace, number: int | None) -> StepTimes:
@@ -79,7 +90,7 @@ def one_step(trace: Trace, number: int | None) -> StepTimes:
         wanted = "kernels and their launches, which say when a gradient is final"
         again = "export the trace again, profiled with activities=[CPU, CUDA]"
         refuse(trace.path, got, wanted, again)
-    began, over = span(kernels, trace, mark)
+    began, over, cut_us = span(kernels, trace, mark)
     alone = ddp.removed(trace, began, over)
     times = [alone(t) for t in ready_times(kernels, [grad.end for grad in grads])]
     ready = tuple((max(0.0, US * (t - began)), prod(e.shape)) for t, e in zip(times, grads))
@@ -93,9 +104,14 @@ def one_step(trace: Trace, number: int | None) -> StepTimes:
     elements = sum(elements for _, elements in ready)
     exchange = ddp.notes(step, alone, elements, over - began)
     notes = (*waiting(trace, began, over, mark.name), *exchange, *notes, *half_notes(grads))
-    scatter = alone.scatter(alone(over) - began)
+    low, high = alone.scatter(alone(over) - began)
+    if cut_us:
+        said = f"WARNING: {1e3 * US * cut_us:.1f} ms before its first kernel are left out, because "
+        said += "the step before, which is not in the trace, may have run in them. The interval of "
+        notes = (*notes, said + "pace holds them. Better: profile with active=3.")
+        high = max(high, (over - began + cut_us) / (over - began))
     name = f"{Path(trace.path).name}, {mark.name}"
-    return StepTimes(name, "trace", ready, after_s, notes=notes, scatter=scatter)
+    return StepTimes(name, "trace", ready, after_s, notes=notes, scatter=(low, high))
 
 
 def window(trace: Trace, number: int | None) -> ProfiledEvent:
@@ -194,15 +210,17 @@ def launched(step: Trace, trace: Trace) -> Launched:
     return sorted(pairs, key=lambda pair: pair[0])
 
 
-def span(kernels: Launched, trace: Trace, mark: ProfiledEvent) -> tuple[float, float]:
+def span(kernels: Launched, trace: Trace, mark: ProfiledEvent) -> tuple[float, float, float]:
     """(start, end) of the step on the processor that computes: on a CPU those of the mark.
+
+    And what was left out before its start without knowing that it is not of this step.
 
     A GPU may lag behind: its step goes from the last kernel of the step before to its own last, and
     includes what it waits for the CPU. Of the first step in a trace the one before is not known. If
     its first kernel was queued, on the stream that computes most, the step begins with that.
     """
     if not kernels:
-        return mark.start, mark.end
+        return mark.start, mark.end, 0.0
     later = {launch.correlation for launch in trace["launches"] if launch.start >= mark.start}
     before = [kernel.end for kernel in trace["kernels"] if kernel.correlation not in later]
     began = max([mark.start, *before])
@@ -213,7 +231,8 @@ def span(kernels: Launched, trace: Trace, mark: ProfiledEvent) -> tuple[float, f
         busiest = max(streams.values(), key=lambda own: sum(over - low for low, _, over in own))
         first, launch, _ = min(busiest)
         began = first if first > launch + QUEUED_US else mark.start
-    return began, max(mark.end, *(kernel.end for _, kernel in kernels))
+    cut = 0.0 if before else began - mark.start
+    return began, max(mark.end, *(kernel.end for _, kernel in kernels)), cut
 
 
 def ready_times(kernels: Launched, announced: Sequence[float]) -> list[float]:

@@ -1,6 +1,7 @@
 """What is asked: this step on so many ranks of this network; its flat allreduce and its inputs."""
 
 from dataclasses import dataclass, replace
+from math import ceil, log2
 
 from refgf.papers.scaling.collectives import LINES
 from refgf.plan.fabric import CHOSEN, LEAST, Fabric
@@ -11,6 +12,7 @@ from refgf.predict.cost import Line, Link
 
 LEAST_OVERLAP = 0.7  # of its speed, by default: sums take processors and memory's rate (chosen)
 NCCL = "nccl"  # --allreduce: NCCL's own choice, in nccl.py
+FEWER = 0.5  # of a link's costs may be contention that fewer nodes do not have (chosen)
 PACE = {True: (0.97, 1.03), False: (0.9, 1.1)}  # of measured ready times, and of others (chosen)
 
 
@@ -158,6 +160,23 @@ class Question:
         return bool(self.fabric.lines) and self.size > 1 and not self.measured
 
     @property
+    def least(self) -> dict[str, float]:
+        """Of the costs of a link that was fitted to other ranks of a text, the least share here.
+
+        Fewer nodes may have less contention, more ranks a node more adapters. Where NCCL or MPI
+        chose steps that grow with log2 of the nodes, a ring's grow too fast.
+        """
+        size, k = max(self.fabric.lines), self.fabric.lines_per_node
+        if not k:
+            return {}
+        fewer = FEWER if self.nodes < size // k else 1.0
+        found = {"alpha": fewer, "beta": fewer * min(1.0, k / self.per_node)}
+        if self.fabric.doubles and self.allreduce == "ring":
+            more = doubled(self.nodes, self.per_node) / doubled(size // k, k)
+            found["alpha"] *= min(1.0, more * (size - 1) / (self.size - 1))
+        return {name: share for name, share in found.items() if share < 1}
+
+    @property
     def flat(self) -> Line | Times | Slowest | Nccl:
         """T(bytes) of the flat allreduce. In one node it uses the link inside."""
         if self.size == 1:
@@ -170,6 +189,11 @@ class Question:
         return lines[0] if len(lines) == 1 else Slowest(*lines)
 
 
+def doubled(nodes: int, k: int) -> int:
+    """Hops of a tree over nodes with a chain of k ranks in each, one way."""
+    return k - 1 + ceil(log2(nodes))
+
+
 def ranges(question: Question) -> dict[str, tuple[float, float]]:
     """{input: (lowest, highest factor)}; extrapolated ones are at least as wide as CHOSEN.
 
@@ -178,7 +202,8 @@ def ranges(question: Question) -> dict[str, tuple[float, float]]:
     found = dict(question.fabric.ranges)
     if question.extrapolated:
         for name, (low, high) in CHOSEN.items():
-            found[name] = min(low, found[name][0]), max(high, found[name][1])
+            share = question.least.get(name, 1.0)
+            found[name] = share * min(low, found[name][0]), max(high, found[name][1])
     if question.pays_slowest_hop:
         found["ring"] = question.mean_share, 1.0
     given = question.unmodelled

@@ -1,10 +1,12 @@
 """The answer of `plan`: a dictionary for --json, and the same as text of at most 100 columns."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from textwrap import wrap
 from typing import Any
 
 from refgf.plan import buckets, judged
-from refgf.plan.question import Question, ranges, slowest
+from refgf.plan.question import NCCL, Question, ranges, slowest
 from refgf.plan.systems import CSC_PERCENT, DASO_EVERY, DASO_WAIT, SYSTEMS, TOPK_DENSITY
 from refgf.plan.uncertainty import curve, planned
 from refgf.predict.cost import Link
@@ -32,8 +34,12 @@ MEANING = {
 }
 
 
-def answer(question: Question) -> dict[str, Any]:
-    """Everything that the text says, in seconds and bytes; a missing system is null."""
+def answer(question: Question, on: Callable[[int], Question] | None = None) -> dict[str, Any]:
+    """Everything that the text says, in seconds and bytes; a missing system is null.
+
+    on: the question on other ranks, if more of it changes than their number.
+    """
+    on = on or (lambda size: replace(question, size=size))
     systems = {}
     advised = question.fabric.alpha_known and question.size > 1
     for name, system in SYSTEMS.items():
@@ -71,7 +77,7 @@ def answer(question: Question) -> dict[str, Any]:
         "refgf": buckets.of_theta(question) if advised else None,
         "pytorch": buckets.of_ddp(question) if advised else None,
         "horovod": buckets.of_horovod(question) if advised else None,
-        "efficiency_percent": curve(question, sizes(question.ranks_per_node)),
+        "efficiency_percent": curve(on, sizes(question.ranks_per_node)),
         "on_a_real_cluster": judged.steps(),
     }
 
@@ -84,18 +90,27 @@ def network_notes(question: Question) -> list[str]:
     """What the reader should know of the network and of options without an effect."""
     fabric, k = question.fabric, question.per_node
     found = [*fabric.notes, *question.unmodelled.notes]
-    on = fabric.lines_per_node
+    on, left = fabric.lines_per_node, ""
+    if question.allreduce != NCCL:
+        left = " What published steps took longer than formulas is left out (--allreduce nccl)."
     if on not in (0, k) and question.size > 1:
         found.append(
             f"The allreduce was measured with {on} a node and is predicted with {k}, by the fitted "
             f"link. The measured line is used for --ranks {' or '.join(map(str, fabric.lines))} "
             f"--ranks-per-node {on}."
         )
+        if on < k:
+            found.append(
+                f"WARNING: {k} ranks a node may have more adapters than the {on} that were "
+                "measured: the interval of beta holds an adapter for each. Better: the text of an "
+                f"allreduce with {k} a node."
+            )
     elif question.extrapolated:
         measured = " and ".join(map(str, sorted(fabric.lines)))
         found.append(
             f"Measured on {measured} ranks, predicted for {question.size} by the fitted link: its "
-            "intervals are at least the chosen ones, and have no contention of more nodes."
+            "intervals are at least the chosen ones, and have no contention of more nodes, but "
+            f"less of fewer.{left}"
         )
     if question.pays_slowest_hop:
         mean_us, most_us = 1e6 * question.mean_alpha_s, 1e6 * slowest(*question.links).alpha_s

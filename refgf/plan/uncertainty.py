@@ -9,6 +9,7 @@ formulas leave out (contention, stragglers, casts) is an input of its own, if th
 calibration.py.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from refgf.plan.question import Question, ranges, varied
@@ -53,14 +54,16 @@ def planned(system: str, question: Question) -> PlannedStep | None:
     return PlannedStep(system, middle_s, *ends_s, widths)
 
 
-def curve(question: Question, sizes: list[int]) -> dict[str, dict[int, float | None]]:
-    """{system: {ranks: efficiency in percent, T(exchange off) / T(exchange on)}}."""
-    compute_s, found = question.step.compute_s, {}
-    for name, system in SYSTEMS.items():
-        found[name] = {}
-        for size in sizes:
-            k = min(size, question.ranks_per_node)
-            asked = replace(question, size=size, ranks_per_node=k)
+def curve(on: Callable[[int], Question], sizes: list[int]) -> dict[str, dict[int, float | None]]:
+    """{system: {ranks: efficiency in percent, T(exchange off) / T(exchange on)}}.
+
+    on: the question on so many ranks.
+    """
+    found: dict[str, dict[int, float | None]] = {name: {} for name in SYSTEMS}
+    for size in sizes:
+        asked = on(size)
+        asked = replace(asked, ranks_per_node=min(size, asked.ranks_per_node))
+        for name, system in SYSTEMS.items():
             step_s = system.step_s(asked)
-            found[name][size] = None if step_s is None else 100 * compute_s / step_s
+            found[name][size] = None if step_s is None else 100 * asked.step.compute_s / step_s
     return found

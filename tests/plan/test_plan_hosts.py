@@ -173,3 +173,68 @@ def test_nccl_tests_on_one_host_measures_no_link_between_nodes(tmp_path):
     with pytest.raises(ValueError, match="8 GPUs on one host, so the link inside a node") as error:
         fabric.load(str(path))
     assert str(error.value).endswith("pass that text, and add --inside 5us 200gbit")
+
+
+def one_call(found, size, k, nbytes, allreduce="ring"):
+    """(lowest, highest) seconds of one call after a step that takes no time."""
+    step = StepTimes("one call", "this test", ((1e-9, nbytes // 4),))
+    done = planned("eager", Question(step, found, size, k, allreduce=allreduce))
+    return done.low_s, done.high_s
+
+
+@pytest.mark.parametrize("size, k", [(32, 4), (8, 1), (6, 2)])
+@pytest.mark.parametrize("more", [2, 16])
+def test_a_tree_that_the_text_does_not_name_is_in_the_interval_of_more_ranks(
+    tmp_path, size, k, more
+):
+    """4 KiB through a chain of k and a tree over the hosts: k - 1 + ceil(log2 hosts) hops, x 2."""
+    path = tmp_path / "nccl.txt"
+
+    def tree_s(ranks, nbytes):
+        return 2 * (k - 1 + (ranks // k - 1).bit_length()) * 5e-6 + 1e-10 * nbytes
+
+    path.write_text(nccl(size, lambda n: tree_s(size, n), a_host=k, before=()))
+    found = fabric.load(str(path))
+    low_s, high_s = one_call(found, more * size, k, 4096)
+    assert low_s <= tree_s(more * size, 4096) <= high_s
+    assert "--allreduce nccl plans NCCL's choice" in " ".join(found.notes)
+
+
+def test_fewer_hosts_may_have_less_contention_and_more_ranks_a_host_more_adapters(tmp_path):
+    """Half of the cost a byte on 2 of 32 hosts; an eighth with 8 adapters for 8 ranks."""
+    path, link = tmp_path / "nccl.txt", Link(5e-6, 1e-10)
+    path.write_text(nccl(32, ring_line(32, link), a_host=1))
+    found, nbytes = fabric.load(str(path)), 1 << 30
+    low_s, high_s = one_call(found, 2, 1, nbytes)
+    alone_s = ring_line(2, Link(5e-6, 0.5e-10))(nbytes)
+    assert low_s <= alone_s < high_s
+    assert low_s > 0.9 * alone_s
+    path.write_text(nccl(10, ring_line(10, link), a_host=1))
+    found = fabric.load(str(path))
+    each_s = ring_line(80, Link(5e-6, 1e-10 / 8))(nbytes)
+    asked = Question(StepTimes("one", "this test", ((1e-9, nbytes // 4),)), found, 80, 8)
+    assert planned("eager", asked).low_s <= each_s
+    assert "WARNING: 8 ranks a node may have more adapters than the 1" in " ".join(
+        report.network_notes(asked)
+    )
+    fewer = Question(asked.step, found, 20, 1)
+    assert "WARNING" not in " ".join(report.network_notes(fewer))
+
+
+@pytest.mark.parametrize("factor, warned", [(1.6, True), (0.5, True), (1.1, False)])
+def test_times_in_place_that_are_others_are_warned_of(tmp_path, factor, warned):
+    path = tmp_path / "nccl.txt"
+    path.write_text(nccl(8, Line(1e-4, 1e-9), a_host=1, slower=factor))
+    notes = " ".join(fabric.load(str(path)).notes)
+    assert ("times in place, as PyTorch and Horovod sum" in notes) is warned
+    assert not warned or f"take {factor:.2g} times as long" in notes
+
+
+def test_measured_times_have_no_error_of_a_line(tmp_path):
+    """Times that no line comes near are planned with themselves, as measured."""
+    path = tmp_path / "nccl.txt"
+    path.write_text(nccl(16, lambda n: 1e-4 + 1e-10 * n * (4 if n > 1 << 22 else 1), a_host=1))
+    found = fabric.load(str(path))
+    low_s, high_s = one_call(found, 16, 1, 1 << 26)
+    measured_s = 1e-4 + 4e-10 * (1 << 26)
+    assert 0.9 * measured_s < low_s < measured_s < high_s < 1.7 * measured_s  # overlap: 1 / 0.7

@@ -132,10 +132,12 @@ def test_what_is_not_modelled_is_named_and_more_ranks_are_said():
     cases = (4096, 100, "any row"), (16, 1600, ""), (16, 3200, "of 3200 Gb"), (16, 5, "of 5 Gb")
     for size, gbit, said in cases:
         link = fabric.with_between(asked.fabric, "14us", f"{gbit}gbit", "test")
-        found = calibration.calibrated(Question(asked.step, link, size, 8)).unmodelled.notes[1:]
+        notes = calibration.calibrated(Question(asked.step, link, size, 8)).unmodelled.notes
+        found = [note for note in notes if note.startswith("WARNING")]
         assert [said in note for note in found] == [True] * bool(said)
     large = replace(asked.step, ready=((0.1, 7_000_000_000),))
-    found = calibration.calibrated(replace(asked, step=large)).unmodelled.notes[1:]
+    notes = calibration.calibrated(replace(asked, step=large)).unmodelled.notes
+    found = [note for note in notes if note.startswith("WARNING")]
     assert len(found) == 1 and "7,000,000,000 gradients are more than any row's" in found[0]
 
 
@@ -325,6 +327,25 @@ def test_a_link_without_a_file_and_nodes_by_name(capsys, monkeypatch):
     assert row["low_s"] < row["step_s"] < row["high_s"]
 
 
+def test_the_table_of_ranks_is_what_each_number_of_ranks_is_planned_with(capsys, monkeypatch):
+    """What is missed in one box is not what is missed between boxes, nor is TCP in a box."""
+    for machine in ("dgx1-v100", "aws-p3"):
+        given = [*PACED[:6], "--machine", machine, "--ranks-per-node", "8", "--json", "--ranks"]
+        table = json.loads(said(capsys, monkeypatch, *given, "16")[1])["efficiency_percent"]
+        for ranks in ("2", "8", "32"):
+            alone = json.loads(said(capsys, monkeypatch, *given, ranks)[1])
+            assert table["eager"][ranks] == alone["efficiency_percent"]["eager"][ranks]
+            assert table["eager"][ranks] == alone["systems"]["eager"]["efficiency_percent"]
+
+
+def test_what_a_latency_says_of_the_link_is_said(capsys, monkeypatch):
+    for latency, kind in (("19us", "RDMA"), ("20us", "TCP")):
+        told = said(capsys, monkeypatch, *PACED, "--between", latency, "25gbit")[1]
+        assert f"The link between nodes is taken for {kind}" in told
+    told = said(capsys, monkeypatch, *PACED[:6], "--ranks", "8", "--ranks-per-node", "8")
+    assert "taken for" not in told[1]
+
+
 def test_overlap_is_a_range_or_a_number(capsys, monkeypatch):
     for given, expected in (([], [1.0, 0.7]), (["--overlap", "0.8", "0.9"], [1.0, 0.8 / 0.9])):
         told = said(capsys, monkeypatch, *PACED, "--machine", "dgx-a100", *given, "--json")[1]
@@ -337,6 +358,7 @@ def test_overlap_is_a_range_or_a_number(capsys, monkeypatch):
     "given, got",
     [
         (PACED, "no --machine"),
+        (["--model", "gpt2", *PACED[2:], "--machine", "dgx-a100"], "got 'gpt2'; wanted one of"),
         ([*PACED, "--between", "5us", "fast"], "fast"),
         ([*PACED, "--machine", "dgx-a100", "--overlap", "0.1", "0.2", "0.3"], "--overlap 0.1 0.2"),
         ([*PACED, "--machine", "dgx-a100", "--simulate"], "--simulate with --allreduce nccl"),

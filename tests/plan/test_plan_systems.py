@@ -287,7 +287,7 @@ def test_sizes_of_nodes_that_hold_no_power_of_two():
     assert report.sizes(6)[:4] == [1, 6, 12, 24]
     assert all(
         value is None or value <= 100
-        for value in curve(question(12, 6), [1, 6, 12])["half"].values()
+        for value in curve(lambda size: question(size, 6), [1, 6, 12])["half"].values()
     )
 
 

@@ -123,7 +123,7 @@ def test_several_ranks_are_one_step_of_the_slowest():
     late = replace(fast, ready=((0.0019, 10),), after_s=0.0)
     found = ddp.together([fast, slow, late])
     assert found.ready == ((0.0019, 10),) and found.compute_s == pytest.approx(0.002)
-    assert found.notes[0].startswith("3 ranks, of which the slowest counts")
+    assert "3 ranks, of which the slowest counts" in found.notes[0]
     with pytest.raises(ValueError, match="another step, or other gradients"):
         ddp.together([fast, read(steps(1.0))])
 
@@ -224,3 +224,22 @@ def test_real_checkpointing(tmp_path, reentrant):
     step = profiled(tmp_path / "trace.json", train_step, steps=5)
     assert sorted(elements for _, elements in step.ready) == 3 * [64] + 3 * [4096]
     assert any("left out" in note for note in step.notes)
+
+
+def test_two_steps_that_are_apart_are_warned_of():
+    assert "ProfilerStep#2 took 3 times as long" in " ".join(read(steps(3.0, 1.0)).notes)
+    assert "times as long" not in " ".join(read(steps(1.1, 1.0)).notes)
+    assert "times as long" not in " ".join(read(steps(1.0)).notes)
+    fast, slow = read(steps(1.0, 1.0)), read(steps(2.0, 2.0))
+    assert "WARNING: 2 times apart: of one job?" in ddp.together([fast, slow]).notes[0]
+
+
+def test_what_is_left_out_before_the_first_kernel_is_said_and_held():
+    """Data are loaded for 40 ms, and the first kernel waits 3 ms for its copy: 60 or 103 ms."""
+    first = [each for each in gpu_steps(40, 3) if each["args"].get("correlation", 0) < 2][:7]
+    found = read(first)
+    whole_s = 0.040 + 0.003 + 0.0599 + 50e-6
+    low_s, high_s = (factor * found.compute_s for factor in found.scatter)
+    assert low_s <= whole_s <= 1.001 * high_s
+    assert "before its first kernel are left out" in " ".join(found.notes)
+    assert "are left out" not in " ".join(read(gpu_steps(40, 3)).notes)
