@@ -116,6 +116,10 @@ class GradientFlow:
         if self._closed:
             return
         self._settle()
+        if self.taken and momentum:
+            done, got = self._stepped or not self.accepted, "close between backward and the step"
+            after = ("close after the step", "optimizer.step(), then close()")
+            on_all_ranks(self.group, require, done, got, *after)
         self.taken.give_back()
         if self.taken and momentum:
             rows = self.velocity

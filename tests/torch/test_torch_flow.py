@@ -264,11 +264,12 @@ def test_an_outcome_may_be_read_in_the_next_step():
 
 def freed(rank, _):
     """Is the model gone when nobody but DDP has held it?"""
-    model, _, flow = flow_of(Case(), Prescribed())
+    model, optimizer, flow = flow_of(Case(), Prescribed())
     model(gradients(rank, 0)).backward()
+    optimizer.step()
     seen = weakref.ref(model.module)
     flow.close()
-    del model, flow, _
+    del model, flow, optimizer
     gc.collect()
     return seen() is None
 

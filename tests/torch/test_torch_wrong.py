@@ -187,6 +187,14 @@ def saved_half_way(rank):
     flow.state_dict()
 
 
+def closed_half_way(rank):
+    model, optimizer, flow = made()
+    backward(model, rank)
+    if not rank:
+        optimizer.step()
+    flow.close()
+
+
 def saved_closed(rank):
     _, _, flow = made()
     flow.close()
@@ -412,6 +420,7 @@ WRONG = {
     "scaler not given": lambda rank: scaled(rank, given=False, stepped=True),
     "scaler not stepped": lambda rank: scaled(rank, given=True, stepped=False),
     "join": joined,
+    "closed half-way on one rank": closed_half_way,
     # stop and resume
     "saved half-way": saved_half_way,
     "saved after close": saved_closed,
