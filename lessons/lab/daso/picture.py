@@ -14,7 +14,6 @@ NAMES = {
     HALF: "synchronous: the same,\nfloat16 on the wire",
     "blocking, bfloat16": "DASO's warm-up: a blocking\nsum (bfloat16) every batch",
     DILOCO: f"DiLoCo: all nodes wait for\na sum every {H} batches",
-    "no sums": "none but the first and the last",
 }
 WHOLE = "training"
 TRAININGS = {
@@ -108,7 +107,8 @@ def draw_learning(result: dict):
     """Distances of the nodes, and the paired differences in accuracy."""
     title = "Lesson 13: DASO. What it costs that nodes drift apart (a small network, trained here)"
     figure, (drift, accuracy) = axes.frame(title, 1, 2)
-    for number, (name, seeds) in enumerate(result["drift"].items()):
+    shown = {name: seeds for name, seeds in result["drift"].items() if name != "no sums"}
+    for number, (name, seeds) in enumerate(shown.items()):
         percent = 100 * np.array(seeds)  # (seeds, batches)
         batches, style = np.arange(1, percent.shape[1] + 1), axes.style(number)
         label = NAMES.get(name) or in_words(name)
