@@ -32,7 +32,7 @@ PREDICTION  m nodes, n parameters. A batch takes c without exchange, the update 
                 blocking, bfloat16    c + l + G/2 + h + s        and the work of rounding
                 B, W                  c + l + (max(0, G - W (c + l)) + h + s) / B
                 an epoch's last       c + l + G + h + s          it waits for a whole sum
-                DiLoCo, H = 8         c + l + (G + its step) / 8      nothing hides a sum
+                DiLoCo, H = 8         c + l + (G + outer step) / 8    nothing hides a sum
 
             The processor's work is measured without a network, or inside a node.
 
@@ -43,7 +43,8 @@ after the same number of epochs?
 Beside it stands DiLoCo (Douillard et al. 2023; refgf/papers/diloco): a node trains alone for H
 steps, then all nodes wait for a sum of their differences, and take an outer Nesterov step with it.
 So bytes are divided by H, and no sum is late. With outer rate 1 and no momentum it is local SGD.
-Its settings here, 0.7 and 0.9, are those used with H = 500. Do they suit H = 8?
+Its outer rate here, 0.7, and its outer momentum, 0.9, are those used with H = 500. Do they suit
+H = 8? Before an evaluation it takes an outer step, even if it is less than H steps after the last.
 
 This is weak scaling: each rank brings its own batch, for any p. Where there is only one node, nodes
 are pretended: then only messages between these nodes wait for the link. Averaging in the node is

@@ -25,12 +25,16 @@ PREDICTION  n elements, p ranks, an optimiser with s states (momentum 1, Adam 2)
                 ZeRO-2           n        n/p        s n/p    2 (p-1)/p n
                 ZeRO-3, FSDP     n/p      n/p        s n/p    3 (p-1)/p n
 
-            Each element is treated alike, and the sums are the ring's: the same bits. LARS and
-            clipping need norms of all slices (lesson 11). ZeRO-3 gathers a layer while
-            the one before computes (refgf/papers/zero/zero3.py).
+            ZeRO-1: each element is treated alike, the sums are the ring's, and so are the bits.
+            ZeRO-3 sums each layer by itself: other bits, and right ones. LARS and clipping need
+            norms of all slices (lesson 11). ZeRO-3 gathers a layer while the one before computes
+            (refgf/papers/zero/zero3.py). What it gathers at once is a unit.
 
-Before you run it, write down: by how many percent does ZeRO-1 reduce what a rank holds (weights,
-gradients, momentum)? Does a step take longer or shorter than before?
+Before you run it, write down, for your p: by how many percent does ZeRO-1 reduce what a rank holds
+(weights, gradients, momentum)? Does a step take longer or shorter than before?
+
+DDP (PyTorch's DistributedDataParallel) is the baseline of the predicted steps: all hold all, and
+sums of 25 MiB run during backward.
 
 This is weak scaling: each rank brings its own batch, for any p. After this lesson you can say what
 each rank must hold, what sharing it costs in bytes and time, and when it does not pay.

@@ -89,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
     shared = "predict ZeRO-1, FSDP, HSDP and DiLoCo, too, and the memory of a rank; below"
     add("--sharded", action="store_true", help=shared)
     given = sharding.Sharded()
-    add("--units", type=int, default=given.units, help="of FSDP (default: %(default)s)")
+    add("--units", type=int, default=given.units, help="of FSDP, at most (default: %(default)s)")
     micro = "micro-batches a step of --sharded (default: %(default)s)"
     add("--accumulate", type=int, default=given.accumulate, metavar="N", help=micro)
     steps = "H of DiLoCo (default: %(default)s)"

@@ -78,7 +78,10 @@ def question_of(row: ShardedRow, ranks: int, compute_s: float) -> Question:
 
 
 def step_of(row: ShardedRow, asked: Question) -> float:
-    """Seconds of a step in which a unit is a block of the network, and one has the rest."""
+    """Seconds of a step. Its units are of equal size, at most one more than there are blocks.
+
+    PyTorch's are the blocks, and one has the rest. Ours are fewer: 29 for 33 of Llama-2-7B.
+    """
     half, sizes = sharding.half_s(asked), {GATHER: row.gather, REDUCE: row.reduce}
     seconds = {kind: lambda n, size=size: half(size * n) for kind, size in sizes.items()}
     units = Sharded(decoders.DECODERS[row.network].layers + 1)

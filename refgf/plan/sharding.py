@@ -8,11 +8,11 @@
     HSDP       FSDP in a node, sums of the slices between nodes
     DiLoCo     one sum of all parameters after every H steps
 
-The order of FSDP's calls is that of PyTorch's fully_shard. A unit is what it wraps: here units of
-consecutive gradients of about equal size. Reduce-scatter and allgather take half of a ring each.
-All calls of a rank share its link, one after the other. Forward takes a third of the time until the
-last gradient, divided as backward is (chosen). With --accumulate, DDP and ZeRO-1 sum in the last of
-the micro-batches and FSDP in each one (its default).
+The order of FSDP's calls is that of PyTorch's fully_shard. A unit is what it wraps: here
+consecutive gradients; there are at most --units, often fewer. Reduce-scatter and allgather take
+half of a ring each. All calls of a rank share its link, one after the other. Forward takes a third
+of the time until the last gradient, divided as backward is (chosen). With --accumulate, DDP and
+ZeRO-1 sum in the last of the micro-batches and FSDP in each one (its default).
 
 Memory: weights, gradients and the two states of Adam are float32. Buffers are DDP's copy of the
 gradients, or the units that are whole at one time, with their gradients twice: as backward leaves
@@ -63,7 +63,10 @@ class Sharded:
 
 
 def units_of(question: Question, count: int) -> list[Unit]:
-    """In the order of forward."""
+    """In the order of forward. At most `count`, often fewer.
+
+    A unit ends at the first gradient with which it has 1/count of all elements, so most have more.
+    """
     ready = question.step.ready
     total = sum(elements for _, elements in ready)
     groups = lazy([(t, elements) for t, elements in ready], total / count - 1)
@@ -269,8 +272,8 @@ def text(found: dict[str, Any]) -> str:
     held = [row["memory_bytes"].values() for row in found["strategies"].values() if row]
     unit, scale, digits = ("MB", 1e-6, 0) if max(map(max, held)) < MOST_MB else ("GB", 1e-9, 1)
     lines = [
-        f"Sharded: {found['units']} units (--units), {found['accumulate']} micro-batches a step "
-        f"(--accumulate), H = {found['inner_steps']} (--inner-steps)",
+        f"Sharded: at most {found['units']} units (--units), {found['accumulate']} micro-batches "
+        f"a step (--accumulate), H = {found['inner_steps']} (--inner-steps)",
         f"{'':<13}float32 sent, ms           bfloat16 sent, ms           {unit} a rank       "
         "buffers",
         f"{'':<16}step  lowest .. highest     step  lowest .. highest weights grads  Adam  "

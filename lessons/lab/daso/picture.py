@@ -103,6 +103,11 @@ def note_of(row: dict, base_s: float) -> str:
     return f"{-100 * saved:+.0f} %" if saved else "all others are compared with this"
 
 
+def rare_sums(batches: int) -> str:
+    """After how many of an epoch's batches DiLoCo sums."""
+    return " and ".join(str(batch) for batch in range(H, batches + 1, H))
+
+
 def draw_learning(result: dict):
     """Distances of the nodes, and the paired differences in accuracy."""
     title = "Lesson 13: DASO. What it costs that nodes drift apart (a small network, trained here)"
@@ -117,7 +122,8 @@ def draw_learning(result: dict):
     drift.set(
         title="Sums over nodes: how far a node is from the mean\nof all (median, band: all seeds)",
         xlabel="batch of the epoch. A merged sum brings the nodes together;\n"
-        "the last sum is blocking: all nodes then hold the same",
+        "DASO's last sum is blocking: its nodes then hold the same.\n"
+        f"DiLoCo sums after {rare_sums(percent.shape[1])} batches",
         ylabel="% of the parameters' norm",
         xticks=range(0, percent.shape[1] + 1, 3),
         ylim=(0, 1.8 * drift.get_ylim()[1]),  # room for the legend

@@ -1,12 +1,17 @@
 """The figures of lesson 16: what a rank holds, and the time of a step; predicted links."""
 
 from kit import axes
-from lab.sharding.predicted import RATES
+from lab.sharding.predicted import LARGER, LAYERS, RATES
 from lab.sharding.training import ALL, PARTS, ZERO
 
 MB = 1e-6
 HATCH = {"weights": "", "gradients": "//", "state": ".."}
 NETWORKS = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
+GIGABITS = [int(rate.removesuffix("gbit")) for rate in RATES]
+WRAPPED = {
+    "alexnet": {LAYERS: "layers", LARGER: "convolutions; the rest"},
+    "resnet50": {LAYERS: "layers", LARGER: "blocks"},
+}
 
 
 def draw(result: dict) -> dict:
@@ -15,7 +20,8 @@ def draw(result: dict) -> dict:
     draw_steps(steps, result)
     below = (
         "Left: the small AlexNet that is trained, momentum SGD; activations and ZeRO-3's two whole "
-        "layers are not counted. Paler: by formula, not run."
+        "layers are not counted. Paler: by formula, not run. Right: ZeRO-1 sends after backward; "
+        "in the other figure, which is predicted, its reduce-scatters run during backward."
     )
     figures = {"": axes.finish(figure, memory, steps, below=below)}
     return figures | {"links": draw_links(result["predicted"])}
@@ -71,7 +77,7 @@ def draw_steps(axis, result: dict) -> None:
     axis.axvline(axes.MS * off_s / k, color="grey", lw=1, label="nothing sent")
     longest_s = max(max(row["timing"]["high_s"], row["predicted_s"] or 0) for row in rows)
     axis.set(
-        title="Time of a step",
+        title="Time of a step (dark: the shortest)",
         xlabel=axes.clock(k),
         xlim=(0, 1.4 * axes.MS * longest_s / k),  # room for the legend
     )
@@ -80,24 +86,32 @@ def draw_steps(axis, result: dict) -> None:
 def draw_links(rows: list[dict]):
     """FSDP's and ZeRO-1's step over DDP's against the link, both networks. All predicted."""
     figure, panels = axes.frame("Lesson 16: where sharing loses, predicted", 1, 2)
-    for axis, (network, title) in zip(panels, NETWORKS.items()):
-        own = [row for row in rows if row["network"] == network]
-        counts = sorted({row["units"] for row in own}, reverse=True)
-        lines = [(ZERO, counts[0], f"{ZERO}, predicted")]
-        lines += [("FSDP", units, f"FSDP in {units} units, predicted") for units in counts]
-        for number, (name, units, label) in enumerate(lines):
-            y = [row["step_s"][name] / row["step_s"]["DDP"] for row in own if row["units"] == units]
-            axis.plot(range(len(y)), y, "--", label=label, **axes.style(number))
+    top = 1.45 * max(s / row["step_s"]["DDP"] for row in rows for s in row["step_s"].values())
+    for axis, (network, title) in zip(panels, NETWORKS.items()):  # top: room for the legend
+        by_wrap = {wrapped: [] for wrapped in WRAPPED[network]}
+        for row in rows:
+            if row["network"] == network:
+                by_wrap[row["wrapped"]].append(row)
+        lines = [(ZERO, by_wrap[LAYERS], ZERO)]
+        for wrapped, own in by_wrap.items():
+            units = f"{own[0]['units']} units ({WRAPPED[network][wrapped]})"
+            lines.append(("FSDP", own, f"FSDP, {units}"))
+        for number, (name, own, label) in enumerate(lines):
+            y = [row["step_s"][name] / row["step_s"]["DDP"] for row in own]
+            axis.plot(GIGABITS, y, "--", label=label, **axes.style(number))
         axis.axhline(1, color="black", lw=1)
-        axis.set_xticks(range(len(RATES)), [rate.replace("gbit", "") for rate in RATES])
+        axis.set_xscale("log")
+        axis.set_xticks(GIGABITS, [str(rate) for rate in GIGABITS])
+        axis.set_xticks([], minor=True)
         axis.set(
             title=title,
-            xlabel="link, Gbit/s",
+            xlabel="predicted link, Gbit/s (logarithmic)",
             ylabel="step over DDP's step",
-            ylim=(0, None),
+            ylim=(0, top),
         )
     below = (
-        "By refgf/plan/sharding.py: DDP sums 25 MiB at a time during backward; a rank on each "
-        "node. A unit is what FSDP gathers at once, the next one ahead."
+        "By formula (refgf/plan/sharding.py); the links named below are those of the measured "
+        "figure. FSDP gathers a unit at once, the next one ahead. Sums of DDP and reduce-scatters "
+        "of ZeRO-1, 25 MiB each, run during backward; the measured ZeRO-1 sends after it."
     )
     return axes.finish(figure, *panels, computed=True, below=below)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from docs.tools import gains
-from lab.sharding import oracle
+from kit import virtual
+from lab.sharding import oracle, predicted
+from refgf.cluster import like as clusters
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
 from refgf.oracle.definitions import zero_run, zero_slice
@@ -28,6 +30,22 @@ def test_weights_and_velocities_are_as_defined(p, n):
         assert w.tobytes() == wanted["w"][0].tobytes()
         for v, whole, (start, stop) in zip(velocities, wanted["v"], bounds):
             assert v.tobytes() == whole[start:stop].tobytes()
+
+
+@pytest.mark.parametrize("network, blocks", [("alexnet", 2), ("resnet50", 16 + 2)])
+def test_a_unit_is_a_layer_or_a_block(network, blocks):
+    """As many as there are products, each with its normalization; together the whole network."""
+    like, shapes = clusters.load(predicted.CLUSTER), virtual.FULL[network]()
+    products = [layer for layer in shapes.layers if layer.kind in ("conv", "fc")]
+    _, step_s = like.step_s(network)
+    for wrapped, count in ((predicted.LAYERS, len(products)), (predicted.LARGER, blocks)):
+        units = predicted.units_of(like, network, predicted.UNITS[network][wrapped])
+        assert len(units) == count and sum(unit.elements for unit in units) == shapes.parameters
+        assert sum(unit.forward_s + unit.backward_s for unit in units) == pytest.approx(step_s)
+        if wrapped == predicted.LAYERS:
+            more = [unit.elements - layer.parameters for unit, layer in zip(units, products)]
+            norms = [layer.parameters for layer in shapes.layers if layer.kind == "norm"]
+            assert more == norms + [0] * (len(products) - len(norms))
 
 
 def checked(comm, shard):

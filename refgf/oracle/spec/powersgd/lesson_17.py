@@ -103,7 +103,7 @@ SUM_17.mistake("P is made orthogonal after the sum over ranks, not before")(orth
 SUM_17.mistake("P is made orthogonal before it meets M again")(not_orthogonal)
 
 
-@SUM_17.mistake("you divide by p: losses are divided by the global batch already, so sums do")
+@SUM_17.mistake("do not divide by p: the losses are already divided by the global batch")
 def mean_17(ms, q):
     total, after, errors = low_rank_sum(ms, q)
     return total / len(ms), after, errors

@@ -59,7 +59,7 @@ MEANS = {
     "a rank updates with the sum of all ranks' gradients, not with its own gradient": (
         "a rank updates with the mean of all ranks' gradients, not with its own gradient"
     ),
-    "you divide by p: losses are divided by the global batch already, so sums do": "",
+    "do not divide by p: the losses are already divided by the global batch": "",
 }
 CHANGED = {
     RETURNS: "One step of ZeRO-1 over p ranks. -> (what to subtract from w (n,), new velocities)",

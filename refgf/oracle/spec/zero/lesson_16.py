@@ -73,6 +73,12 @@ def held_in_the_mean(n, p, rank, stage, states):
     return own if stage > 2 else n, own if stage > 1 else n, states * (own if stage else n)
 
 
+@HELD_16.mistake("n / p rounded up is the longest slice; the rank's own slice decides")
+def held_at_most(n, p, rank, stage, states):
+    own = -(-n // p)
+    return own if stage > 2 else n, own if stage > 1 else n, states * (own if stage else n)
+
+
 @HELD_16.mistake("ZeRO-1 shares the state alone; gradients follow in ZeRO-2, weights in ZeRO-3")
 def all_at_once(n, p, rank, stage, states):
     return held(n, p, rank, 3 if stage else 0, states)
@@ -125,10 +131,17 @@ def step_of_own_gradients(w, velocities, gradients, rate, momentum):
     return sharded_step(w, velocities, alone, rate, momentum)
 
 
-@STEP_16.mistake("you divide by p: losses are divided by the global batch already, so sums do")
+@STEP_16.mistake("do not divide by p: the losses are already divided by the global batch")
 def step_of_means(w, velocities, gradients, rate, momentum):
     mean = [g / np.float32(len(gradients)) for g in gradients]
     return sharded_step(w, velocities, mean, rate, momentum)
+
+
+@STEP_16.mistake("rank r owns slice r+1 (mod p) after the reduce-scatter, not slice r")
+def step_early(w, velocities, gradients, rate, momentum):
+    """Slice r+1 moves by the velocity of rank r+1."""
+    w, after = sharded_step(w, velocities[1:] + velocities[:1], gradients, rate, momentum)
+    return w, after[-1:] + after[:-1]
 
 
 @STEP_16.mistake("the old velocity is lost: v <- momentum v + g")
@@ -175,6 +188,11 @@ def a_third_half(n, p, stage):
 @SENT_16.mistake("ZeRO-3 gathers the weights twice, before forward and before backward")
 def gathered_once(n, p, stage):
     return 2 * n * (p - 1) / p
+
+
+@SENT_16.mistake("each message is one slice, n/p elements, not the whole vector")
+def without_slices(n, p, stage):
+    return float((3 if stage > 2 else 2) * n * (p - 1))
 
 
 @SENT_16.mistake("a rank sends p-1 of p slices in each half, not all of them")
