@@ -152,13 +152,18 @@ class Backward:
 
 
 def gradients_of(bucket: dist.GradBucket) -> list[Tensor]:
-    """A bucket's gradients as their parameters lie in memory, channels last for example.
+    """A bucket's gradients as DDP holds them, channels last for example.
 
-    DDP's bucket holds them so, but `bucket.gradients()` has the strides of contiguous tensors.
+    `bucket.gradients()` has the strides of contiguous tensors. DDP's have their parameters', as
+    these were when it made the bucket: a `.grad` that is a view of the bucket still has them.
     """
     found = []
     for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
         strides, usual = parameter.stride(), torch.empty_like(parameter, device="meta").stride()
-        dense = strides == usual  # without gaps; else DDP's lies contiguous
-        found.append(gradient.as_strided(gradient.shape, strides) if dense else gradient)
+        dense, own = strides == usual, parameter.grad  # without gaps; else DDP's lies contiguous
+        if own is not None and own.data_ptr() == gradient.data_ptr():
+            gradient = own.detach()
+        elif dense:
+            gradient = gradient.as_strided(gradient.shape, strides)
+        found.append(gradient)
     return found

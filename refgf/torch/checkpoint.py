@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch.distributed as dist
+from torch import Tensor
 
 from refgf.torch.wrong import on_all_ranks, require, require_alike
 
 KEYS = {"rank", "size", "form", "steps", "chosen", "gap", "chunk", "state", "velocity"}
+BROKEN = "an older checkpoint: this file is damaged"
 
 
 def state_of(flow: Any) -> dict[str, Any]:
@@ -61,10 +63,10 @@ def require_fitting(flow: Any, saved: Any, states: list[Any]) -> bool:
             got = f"the state of {name}={state[name]!r}"
             require(state[name] == wanted, got, f"{wanted!r}", "the settings that saved it")
     own = isinstance(saved, dict) and (first["rank"], first["size"]) == (rank, flow.size)
-    got = f"{len(states)} state of rank {first['rank']} of {first['size']}"
+    ranks = sorted(s["rank"] for s in states)
+    got = f"the state of rank {', '.join(map(str, ranks))} of {first['size']}"
     wanted = f"that of rank {rank} of {flow.size}, or a list of all {first['size']}"
-    complete = sorted(s["rank"] for s in states) == list(range(first["size"]))
-    every = not isinstance(saved, dict) and complete
+    every = not isinstance(saved, dict) and ranks == list(range(first["size"]))
     require(own or every, got, wanted, "one file a rank; for other ranks load all of them")
     mine = {name: p.shape for name, p in zip(flow.pool.names, flow.pool.parameters)}
     velocities = [first["velocity"]] if flow.velocity is not None else []
@@ -72,4 +74,14 @@ def require_fitting(flow: Any, saved: Any, states: list[Any]) -> bool:
         shapes = {name: values.shape for name, values in arrays.items()}
         other = sorted(name for name, _ in shapes.items() ^ mine.items())
         require(not other, f"other {other[:3]}", "this model's parameters", "the same network")
+        require_finite(arrays)
+    got = f"{first['gap'].numel()} gaps for {flow.pool.count} chunks"
+    require(first["gap"].shape == flow.gap.shape, got, "one a chunk", BROKEN)
+    require_finite({"gap": first["gap"]})
     return own
+
+
+def require_finite(arrays: dict[str, Tensor]) -> None:
+    """ValueError for an infinity or NaN, with which every step would be refused."""
+    odd = [name for name, values in arrays.items() if not values.isfinite().all()]
+    require(not odd, f"an infinity or NaN in {odd[:3]}", "finite numbers", BROKEN)

@@ -160,7 +160,7 @@ class GradientFlow:
             self._backward = Backward(self)
             if self.model.find_unused_parameters:
                 after_ddp(self._fill)
-            if any(self.taken.momentum) and self.scaler is None:
+            if any(self.taken.momentum):
                 after_ddp(self._mark)
         return self._backward.add(bucket)
 
@@ -315,7 +315,7 @@ EDITED = [-1]  # said once
 
 
 def versions(parameters: list[Tensor]) -> list[int]:
-    """They count the changes of each gradient in place."""
+    """They count the changes of each gradient in place, but not a GradScaler's `unscale_`."""
     return [p.grad._version for p in parameters if p.grad is not None]
 
 

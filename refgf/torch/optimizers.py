@@ -8,6 +8,7 @@ and only where a chunk was sent. So the optimiser keeps neither of both: it mult
 import inspect
 import sys
 from dataclasses import dataclass, field
+from numbers import Number
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ class Taken:
     decay: list[float]
     loads: int = 0
     own: list[dict[str, Any]] = field(default_factory=list)  # of each group of the optimiser
+    members: list[list[int]] = field(default_factory=list)  # ids of each group's parameters
 
     def __bool__(self) -> bool:
         return any(self.own)
@@ -43,6 +45,7 @@ class Taken:
         """The optimiser keeps neither. -> the momentum that it has gathered, by parameter"""
         for group, own in zip(self.optimizer.param_groups, self.own):
             group.update(dict.fromkeys(own, 0.0) | {MARK: own})
+        self.members = members(self.optimizer)
         self.mark()
         gathered = [state.pop("momentum_buffer", None) for state in self.states()]
         return {index: buffer for index, buffer in enumerate(gathered) if buffer is not None}
@@ -79,9 +82,12 @@ class Taken:
             for key in (*KEYS, *ODD):
                 got = f"{key}={group[key]} in the optimiser"
                 require(not group[key], got, "0: GradientFlow has taken momentum and decay", put)
+        anew = "close(momentum=False), then a new DistributedDataParallel and GradientFlow"
+        same = not self or self.members == members(self.optimizer)
+        got = "parameters that moved between groups, or in or out of one"
+        require(same, got, "each in the group that it had", anew)
         kept = all(MARK in state for state in self.states())
         got = "optimizer.state cleared, and the momentum is not there: GradientFlow has it"
-        anew = "close(momentum=False), then a new DistributedDataParallel and GradientFlow"
         require(kept, got, "the state as it was", f"to begin without momentum: {anew}")
 
 
@@ -120,6 +126,10 @@ def takeable(optimizer: torch.optim.Optimizer, form: str, pool: FlatPool) -> Tak
     return taken
 
 
+def members(optimizer: torch.optim.Optimizer) -> list[list[int]]:
+    return [[id(p) for p in group["params"]] for group in optimizer.param_groups]
+
+
 def compared(optimizer: torch.optim.Optimizer, pool: FlatPool) -> dict[str, Any]:
     """Every number, flag and tuple of its groups, by what it is called in a sentence."""
     settings: dict[str, Any] = {"the optimizer": type(optimizer).__name__}
@@ -133,12 +143,12 @@ def compared(optimizer: torch.optim.Optimizer, pool: FlatPool) -> dict[str, Any]
 
 
 def plain(value: Any) -> Any:
-    """A tensor as its numbers; what is neither number, flag nor text as its type."""
-    if isinstance(value, Tensor):
-        return value.tolist()
+    """A tensor, array or scalar as its numbers; what is no number, flag or text as its type."""
+    if hasattr(value, "tolist"):  # also NumPy's
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return tuple(map(plain, value))
-    right = value is None or isinstance(value, bool | int | float | complex | str)
+    right = value is None or isinstance(value, Number | str)
     return value if right else type(value).__name__
 
 

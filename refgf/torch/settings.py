@@ -83,6 +83,8 @@ class FlowSettings:
         require(right, f"{chunks}", "whole numbers of at least 1", "Chunks(size=32768)")
         embeddings = torch.nn.Embedding | torch.nn.EmbeddingBag
         modules = [(n, m) for n, m in model.module.named_modules() if isinstance(m, embeddings)]
+        learned = {id(parameter) for _, parameter in network}
+        modules = [(n, m) for n, m in modules if id(m.weight) in learned]  # none that is frozen
         sparse = [name or "the network" for name, module in modules if module.sparse]
         got = f"{sparse[:3]} with sparse gradients"
         require(not sparse, got, "dense ones", "Embedding(..., sparse=False)")

@@ -44,7 +44,7 @@ def require_alike(group: dist.ProcessGroup, own: dict[str, Any], next_step: str)
     every = of_all(group, own)
     for name in dict.fromkeys(name for settings in every for name in settings):
         values = [settings.get(name) for settings in every]
-        if all(value == values[0] for value in values):
+        if all(value == values[0] or repr(value) == repr(values[0]) for value in values):  # NaN
             continue
         ranks: dict[str, list[str]] = {}
         for rank, value in enumerate(values):

@@ -76,6 +76,12 @@ def loop(model, optimizer, rank, flow=None):
         optimizer.step()
 
 
+def last_later(model, optimizer, rank, flow=None):
+    """DDP has made its buckets when the memory format changes, and keeps their strides."""
+    model.module.to(memory_format=torch.channels_last)
+    loop(model, optimizer, rank)
+
+
 def accumulating(model, optimizer, rank, flow=None):
     for step in range(STEPS):
         for part in range(3):
@@ -248,6 +254,7 @@ RIGHT = {  # name: (network's options, DDP's options, optimiser, loop, form)
         loop,
         "none",
     ),
+    "channels last later": ({}, {"gradient_as_bucket_view": True}, sgd, last_later, "dgc"),
     "views": ({}, {"gradient_as_bucket_view": True}, sgd, loop, "dgc"),
     "small buckets": ({}, {"bucket_cap_mb": 1e-4}, sgd, loop, "dgc"),
     "unused on a rank": ({"unused": True}, {"find_unused_parameters": True}, sgd, loop, "dgc"),

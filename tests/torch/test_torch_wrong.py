@@ -5,6 +5,7 @@ import math
 import re
 import warnings
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -145,6 +146,33 @@ def loads_on_one_rank(rank):
     flow.load_state_dict(flow.state_dict() if rank else None)
 
 
+def edited_under_a_scaler(rank, change=lambda model: None, unscales=True):
+    """A warning if anything but the scaler changes gradients."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    model, optimizer, _ = made(lambda p: sgd(p, lr=0.0), scaler=scaler)
+    for step in range(2):
+        scaler.scale(model(gradients(rank, step))).backward()
+        if unscales:
+            scaler.unscale_(optimizer)
+        change(model)
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def clipped(model):
+    nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+
+
+def moved(model, optimizer, flow):
+    first, second = optimizer.param_groups
+    first["params"], second["params"] = second["params"], first["params"]
+
+
+def two_decays(parameters):
+    first, *others = parameters
+    return sgd([{"params": [first], "weight_decay": 0.1}, {"params": others}])
+
+
 def replaced(model, optimizer, flow):
     """A parameter is another object under the same name: nobody updates it."""
     model.module.p[1] = nn.Parameter(torch.zeros(7))
@@ -221,11 +249,23 @@ def other_shapes(state):
     return state | {"state": {"u": arrays, "v": arrays}}
 
 
+def with_nan(state):
+    state["state"]["v"]["p.1"].view(-1)[0] = math.nan
+    return state
+
+
 def half_a_velocity(rank):
     _, _, flow = made(form="history")
     saved = flow.state_dict()
     halves = {name: values.reshape(-1)[::2] for name, values in saved["velocity"].items()}
     flow.load_state_dict(saved | {"velocity": halves})
+
+
+def infinite_velocity(rank):
+    _, _, flow = made(form="history")
+    saved = flow.state_dict()
+    saved["velocity"]["p.1"].view(-1)[0] = math.inf
+    flow.load_state_dict(saved)
 
 
 def half_of_it(parameters):
@@ -369,6 +409,7 @@ WRONG = {
     "other chunks": lambda rank: made(chunks=Chunks(8 + rank)),
     "other momenta": lambda rank: made(lambda p: sgd(p, momentum=0.5 + 0.1 * rank)),
     "other rates": lambda rank: made(lambda p: sgd(p, lr=0.1 + rank)),
+    "other rates of NumPy": lambda rank: made(lambda p: sgd(p, lr=np.float32(0.5 + rank))),
     "other tuples": other_adam(betas=(0.9, 0.99)),
     "another eps": other_adam(eps=1e-6),
     "another flag": other_adam(amsgrad=True),
@@ -411,6 +452,8 @@ WRONG = {
     "decayed by hand": edited(decayed_by_hand),
     "clipped by value": edited(lambda m, o: nn.utils.clip_grad_value_(m.parameters(), 0.1)),
     "decayed by hand, history": edited(decayed_by_hand, "history"),
+    "clipped under a scaler": lambda rank: edited_under_a_scaler(rank, clipped),
+    "moved between groups": lambda rank: trains(rank, made(two_decays), moved),
     "decayed by hand, none": edited(decayed_by_hand, "none"),
     "two backwards": two_backwards,
     "two steps": two_steps,
@@ -437,11 +480,38 @@ WRONG = {
     "state of other shapes": lambda rank: loads(other_shapes),
     "state without its rank": lambda rank: loads(lambda s: {k: s[k] for k in s if k != "rank"}),
     "half a velocity": half_a_velocity,
+    "half of the gaps": lambda rank: loads(lambda s: s | {"gap": s["gap"][::2]}),
+    "gaps of NaN": lambda rank: loads(lambda s: s | {"gap": s["gap"] * math.nan}),
+    "a NaN in the residual": lambda rank: loads(with_nan),
+    "an infinite velocity": infinite_velocity,
+    "one state twice": lambda rank: loads(lambda s: [s | {"rank": 0}] * 2),
     "files of two steps": lambda rank: loads(lambda s: s | {"steps": 3 + rank}),
 }
 
 
-RIGHT = {"edited without momentum": edited(decayed_by_hand, momentum=0)}
+def with_nan_in_a_group(parameters):
+    """A NaN is no other value than itself, which two ranks' objects would be."""
+    optimizer = sgd(parameters)
+    optimizer.param_groups[0]["own"] = (float("nan"), np.float32("nan"))
+    return optimizer
+
+
+def frozen_embedding(rank):
+    network = Prescribed()
+    network.embedding = nn.Embedding(9, 2, sparse=True).requires_grad_(False)
+    trains(rank, made(network=network))
+
+
+RIGHT = {
+    "edited without momentum": edited(decayed_by_hand, momentum=0),
+    "a scaler that unscales": edited_under_a_scaler,
+    "a scaler": lambda rank: edited_under_a_scaler(rank, unscales=False),
+    "a rate of NumPy on one rank": lambda rank: made(
+        lambda p: sgd(p, lr=np.float32(0.5) if rank else 0.5)
+    ),
+    "a NaN on all ranks": lambda rank: made(with_nan_in_a_group),
+    "a frozen sparse embedding": frozen_embedding,
+}
 
 
 def rightly_used(rank, _):
@@ -488,6 +558,7 @@ NAMED = {  # rank 1 has it otherwise: what, and both values
     "other densities": r"got density = 10 on rank 0 and 11 on rank 1;",
     "other chunks": r"got size of Chunks = 8 on rank 0 and 9 on rank 1;",
     "other momenta": r"got momentum of parameter group 0 = 0.5 on rank 0 and 0.6 on rank 1;",
+    "other rates of NumPy": r"got lr of parameter group 0 = 0.5 on rank 0 and 1.5 on rank 1;",
     "other rates": r"got lr of parameter group 0 = 0.1 on rank 0 and 1.1 on rank 1;",
     "other tuples": r"betas of parameter group 0 = \(0.9, 0.999\) on rank 0 and \(0.9, 0.99\) on",
     "another eps": r"got eps of parameter group 0 = 1e-08 on rank 0 and 1e-06 on rank 1;",
@@ -498,6 +569,7 @@ NAMED = {  # rank 1 has it otherwise: what, and both values
     "another shape": r"p.1 \(7,\) torch.float32 on rank 0 and p.1 \(8,\) torch.float32 on rank 1;",
     "another parameter": r"got parameter 0 of the pool = p.4 .* on rank 0 and p.5 .* on rank 1;",
     "frozen on one rank": r"= p.1 \(7,\) torch.float32 on rank 0 and p.0 .* on rank 1;",
+    "one state twice": r"got the state of rank 0, 0 of 2; wanted that of rank .* a list of all 2;",
     "files of two steps": r"got step of the files = 3 on rank 0 and 4 on rank 1;",
 }
 
