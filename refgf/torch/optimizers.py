@@ -82,13 +82,14 @@ class Taken:
             for key in (*KEYS, *ODD):
                 got = f"{key}={group[key]} in the optimiser"
                 require(not group[key], got, "0: GradientFlow has taken momentum and decay", put)
-        anew = "close(momentum=False), then a new DistributedDataParallel and GradientFlow"
+        anew = "then a new DistributedDataParallel and GradientFlow"
         same = not self or self.members == members(self.optimizer)
         got = "parameters that moved between groups, or in or out of one"
-        require(same, got, "each in the group that it had", anew)
+        require(same, got, "each in the group that it had", f"close(), {anew}")
         kept = all(MARK in state for state in self.states())
         got = "optimizer.state cleared, and the momentum is not there: GradientFlow has it"
-        require(kept, got, "the state as it was", f"to begin without momentum: {anew}")
+        begin = f"to begin without momentum: close(momentum=False), {anew}"
+        require(kept, got, "the state as it was", begin)
 
 
 def takeable(optimizer: torch.optim.Optimizer, form: str, pool: FlatPool) -> Taken:
