@@ -20,7 +20,7 @@ from refgf.torch.wrong import require
 
 KEYS = ("momentum", "weight_decay")
 ODD = ("nesterov", "dampening", "maximize")
-MARK = "taken_by_gradientflow"  # in a group and a state: it travels with optimizer.state_dict
+MARK = "taken_by_gradientflow"  # in a group and a state: it is saved with optimizer.state_dict
 
 
 @dataclass
