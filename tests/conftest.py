@@ -8,6 +8,7 @@ import io
 import math
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -22,6 +23,8 @@ THREAD_SIZES = (1, 2, 3, 5)
 
 @pytest.hookimpl(trylast=True)  # after the terminal reporter and pytest-mpi are there
 def pytest_configure(config):
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell's job in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # what tests start inherits it
     if not config.getoption("--with-mpi", default=False):
         for plugin in config.pluginmanager.get_plugins():
             if type(plugin).__name__ == "MPIPlugin":  # skips what lies in a folder of the name mpi

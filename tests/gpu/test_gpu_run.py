@@ -243,7 +243,6 @@ def test_what_it_started_ends_with_it(mark, tmp_path, number):
     """SIGTERM as at the end of run.py; after SIGKILL the kernel ends the part."""
     code = (
         "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(1)); "
-        "signal.signal(signal.SIGINT, signal.default_int_handler); "  # a job in the background
         "from tests.gpu.parts import Part; from tests.gpu.perform import perform; "
         "hangs = Part('hangs', ['-c', 'import time; time.sleep(60)'], 60); "
         "print(list(perform([hangs], '', time.monotonic() + 60)))"

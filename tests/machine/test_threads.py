@@ -218,7 +218,6 @@ def body(comm):
     while True:  # never communicates, so only the end of the process ends it
         time.sleep(0.01)
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # the test process may ignore it
 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
 threads.run(3, body)
 """

@@ -72,8 +72,7 @@ def test_what_a_runners_script_started_ends_with_the_runner(command, name):
     """runner -> script -> command; the runner alone gets the signal."""
     mark = uuid.uuid4().hex
     script = [sys.executable, "-c", START, *command]
-    restore = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
-    runner = python(START, *script, env={MARK: mark}, preexec_fn=restore)
+    runner = python(START, *script, env={MARK: mark})
     try:
         wait_for(lambda: sleeping(mark) >= min(2, len(command) - 1), 30)
         runner.send_signal(getattr(signal, name))

@@ -61,7 +61,7 @@ class Box:
             stdin=subprocess.DEVNULL,
             stdout=self.out,
             stderr=self.err,
-            preexec_fn=_begin,
+            preexec_fn=FOLLOW,
         )
 
     def wait(self, timeout: float = 120) -> int:
@@ -130,13 +130,6 @@ def read_table(text: str) -> list[dict]:
     names = ("asked", "raw", "link", "share", "idle", "alpha_us")
     lines = [line.split() for line in text.splitlines() if line[:1].isdigit()]
     return [dict(zip(names, map(float, line[1:7]))) | {"mpi": float(line[8])} for line in lines]
-
-
-def _begin() -> None:
-    """In the new process: it ends with this one, which may ignore SIGINT."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if FOLLOW:
-        FOLLOW()
 
 
 def _command_line(pid: int) -> str:
