@@ -137,6 +137,25 @@ def test_a_process_that_ended_between_two_cases_is_told_and_replaced():
         isolated.close()
 
 
+def test_the_number_of_a_process_that_has_ended_is_not_used_again(monkeypatch):
+    """The kernel may have given it to another process meanwhile."""
+    killed, killpg = [], os.killpg
+    monkeypatch.setattr(os, "killpg", lambda *given: (killed.append(given), killpg(*given)))
+    case = golden_case(ONE)
+    isolated = IsolatedModule("refgf.oracle.definitions")
+    try:
+        assert isolated.run(case).error is None
+        program = isolated.process.process
+        program.kill()
+        with pytest.raises(process.Ended):
+            for _ in range(1000):  # until it has ended
+                isolated.process.ask(b"", 9)
+        assert program.returncode == -signal.SIGKILL and len(killed) == 1
+    finally:
+        isolated.close()
+    assert killed == [(program.pid, signal.SIGKILL)]
+
+
 FORGED = """
 import os, pickle, struct
 class Harm:

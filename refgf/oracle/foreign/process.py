@@ -71,10 +71,14 @@ class Program(subprocess.Popen):
                 keep()
 
         options |= {"stdin": subprocess.DEVNULL, "start_new_session": True}
+        self._is_over = False
         super().__init__(words, preexec_fn=prepare if keep or limited else None, **options)
 
     def end(self) -> None:
-        """End it and its children."""
+        """End it and its children. Once: the kernel gives its number to another process later."""
+        if self._is_over:
+            return
+        self._is_over = True
         with contextlib.suppress(ProcessLookupError):  # it has ended, and left no children
             os.killpg(self.pid, signal.SIGKILL)
         self.wait()
@@ -184,6 +188,8 @@ class Process:
 
     def _code(self) -> int | None:
         try:
-            return self.process.wait(EXIT_S)
+            code = self.process.wait(EXIT_S)
         except subprocess.TimeoutExpired:
             return None
+        self.process.end()  # at once: now its number is free
+        return code
