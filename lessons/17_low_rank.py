@@ -24,10 +24,12 @@ PREDICTION  n gradients, p ranks. A matrix of rows x columns has factors of r (r
                                 a rank sends              p = 2     p = 8     p = 64
                 dense           2 (p-1)/p 4 n             4 n       7 n       7.9 n
                 PowerSGD        2 (p-1)/p 4 k             4 k       7 k       7.9 k
-                CSC 10 %        2 (p-1)/p 0.4 n, norms    0.4 n     0.7 n     0.79 n
+                CSC 10 %        2 (p-1)/p (0.4 n + 8 C)   0.57 n    1 n       1.1 n
                 votes           2 (p-1)/p 2 n             2 n       3.5 n     3.9 n
                 signs           (p-1) n/8                 0.12 n    0.87 n    7.9 n
                 top-k 1 %       (p-1) 0.08 n              0.08 n    0.56 n    5 n
+
+            C chunks, each with a norm of 8 bytes: here n / 47. Lesson 06's are n / 32,768.
 
 Before you run it, write down: from how many ranks on do gathered signs send more bytes than summed
 votes? How many points does PowerSGD of rank 1 lose, and how many without its error?

@@ -280,15 +280,14 @@ class Lesson:
             run.tell(f"\n{textwrap.fill(question(self.parser.description), COLUMNS)}")
         if run.options.quick:
             return
-        options, ask = run.options, self.reveal.ask
+        options, ask, form = run.options, self.reveal.ask, self.reveal.guess
         if options.predict is None and run.rank == 0 and sys.stdin and sys.stdin.isatty():
-            example = self.reveal.guess.example
-            while guess := input(f"Your guess: {ask} (such as {example}; Enter: none) "):
-                if not (wrong := self.reveal.guess.refuse(guess)):
+            while guess := input(f"Your guess: {ask} (such as {form.example}; Enter: none) "):
+                if not (wrong := form.refuse(guess)):
                     break
                 print(wrong.partition("; next")[0])
             options.predict = guess or None
-        guess = options.predict or f"none; next time: --predict '{self.reveal.guess.example}'"
+        guess = options.predict or f"none; next time: --predict '{form.example}'"
         run.tell(textwrap.fill(f"{ask} Your guess: {guess}", COLUMNS) + "\n")
 
     def _reveal(self, run: Run, result: dict, decided: list) -> None:
@@ -310,10 +309,11 @@ class Lesson:
         for sentence in result.get("rejected", ()):
             run.tell(textwrap.fill(f"WRONG: {sentence}", COLUMNS, subsequent_indent="    "))
         if run.options.quick:
+            if run.options.predict:
+                run.tell(f"You predicted {run.options.predict}: --quick compares it with nothing.")
             return
         guess, said = run.options.predict, self.reveal.answer(result)
-        answer = f"You predicted {guess}; " if guess else ""
-        answer += f"measured: {said}."
+        answer = (f"You predicted {guess}; " if guess else "") + f"measured: {said}."
         if guess and caveat and self.reveal.guess.timed:
             answer += " Your guess is not compared with times that are not to be believed."
         elif guess and (compared := self.reveal.guess.compared(guess, said)):

@@ -73,6 +73,8 @@ def test_lesson_runs_on_3_ranks(lesson, tmp_path):
     lines = text.splitlines()
     assert max(map(len, lines)) <= COLUMNS or "/" in max(lines, key=len)  # a path may be longer
     assert "--quick shows that the lesson runs." in text and "not judged" not in text
+    guess = gains.reveal_of(lesson).guess.example
+    assert f"You predicted {guess}: --quick compares it with nothing." in text
     said = re.findall("hold|within noise|measured:|off by|what +measured", text)
     assert not said, said
     result = json.loads((tmp_path / f"{lesson.stem}.json").read_text())

@@ -2,18 +2,32 @@
 
 from kit import axes
 from kit.trials import mean_and_half
-from lab.low_rank.methods import DENSE, DROPPED, GATHERED, RANK_1, RANK_4, SUMMED, TOPK, VOTE
+from lab.low_rank.methods import DENSE, DROPPED, GATHERED, RANK_1, RANK_4, SIGNS, TOPK, VOTE
 
 KIB = 1 / 1024
-GROWING = (DENSE, RANK_4, VOTE, *GATHERED)  # of the left panel
-KINDS = {name: 1 for name in SUMMED} | {name: 2 for name in GATHERED} | {DENSE: 0}  # looks
+GROWING = {  # of the left panel: the number of ranks at which a name stands, and points from there
+    DENSE: (2, (0, 12)),
+    RANK_4: (32, (0, -16)),
+    VOTE: (2, (6, -12)),
+    SIGNS: (128, (-40, 4)),
+    TOPK: (4, (10, -12)),
+}
 AWAY = {  # where a name stands: points from its mark, and how it is aligned
     DENSE: (0, -22, "center"),
     RANK_4: (0, 14, "center"),
     VOTE: (-9, -4, "right"),
     TOPK: (0, -42, "center"),
-    RANK_1: (-12, 34, "left"),
+    RANK_1: (6, 34, "center"),
 }
+
+
+def kind_of(name: str) -> tuple[str, dict]:
+    """What happens to its bytes, and how that looks in both panels: colour, marker."""
+    kinds = {DENSE: "dense, summed"} | dict.fromkeys(GATHERED, "compressed, gathered")
+    kind = kinds.get(name, "compressed, summed")
+    return kind, axes.style(
+        ["dense, summed", "compressed, summed", "compressed, gathered"].index(kind)
+    )
 
 
 def draw(result: dict):
@@ -21,21 +35,24 @@ def draw(result: dict):
     draw_growth(growth, result["sent"])
     draw_learned(learned, result["learning"], max(2, result["ranks"]))
     below = (
-        "Left: marks counted, lines by formula; full: summed by an allreduce, dashed: gathered "
-        "(lesson 06 counts CSC). Right: squares are summed, triangles gathered; hollow: the error "
-        "dropped."
+        "Colours and marks mean the same in both panels. Left: marks are counted, lines by formula "
+        "(lesson 06 counts CSC). Right: hollow where the error is dropped."
     )
     return axes.finish(figure, growth, below=below)
 
 
 def draw_growth(axis, sent: dict) -> None:
-    for number, name in enumerate(GROWING):
-        look, ranks = axes.style(number), sent["ranks"]
-        line = "-" if name in SUMMED else "--"
+    named = set()
+    for name, (p, away) in GROWING.items():
+        (kind, look), ranks = kind_of(name), sent["ranks"]
         y = [KIB * nbytes for nbytes in sent["bytes"][name]]
-        axis.plot(ranks, y, line, color=look["color"], label=name)
+        label = None if kind in named else kind
+        named.add(kind)
+        axis.plot(ranks, y, color=look["color"], label=label)
         counted = [KIB * nbytes for nbytes in sent["counted"].get(name, [])]
         axis.plot(sent["sizes"][: len(counted)], counted, ls="none", **look)
+        place = {"xytext": away, "textcoords": "offset points", "color": look["color"]}
+        axis.annotate(name, (p, y[ranks.index(p)]), **place)
     axis.set_xscale("log", base=2)
     axis.set_yscale("log", base=2)
     axis.set(
@@ -51,7 +68,7 @@ def draw_learned(axis, learning: dict, p: int) -> None:
     count = len(learning["methods"][RANK_1])
     for name, values in learning["methods"].items():
         kind = name.removesuffix(DROPPED)
-        look = axes.style(KINDS[kind]) | ({} if kind == name else {"mfc": "white"})
+        look = kind_of(kind)[1] | ({} if kind == name else {"mfc": "white"})
         mean, half = mean_and_half(values)
         x, (right, up, aligned) = KIB * learning["bytes"][name], AWAY.get(name, (9, -4, "left"))
         axis.errorbar(x, mean, half or 0, capsize=4, ms=8, ls="none", **look)

@@ -52,12 +52,12 @@ def training(run: kit.Run) -> dict:
 
 
 class LowRankSums:
-    """sums(gradients of all ranks, rank) with error feedback and warm start."""
+    """sums(gradients of all ranks, rank) with error feedback and warm start, in float64."""
 
     def __init__(self, run: kit.Run, total, shapes: list) -> None:
         self.total, self.shapes, self.elements = total, shapes, run.mine.ours("factor_elements")
         rng = np.random.default_rng(0)
-        self.qs = [rng.standard_normal((s[-1], 1)).astype(np.float32) for s in shapes]
+        self.qs = [rng.standard_normal((s[-1], 1)) for s in shapes]
         self.errors: list[list] = [[0.0] * run.size for _ in shapes]
 
     def __call__(self, gradients: list[np.ndarray], rank: int) -> np.ndarray:
@@ -66,7 +66,7 @@ class LowRankSums:
             part = slice(start, start + int(np.prod(shape)))
             start = part.stop
             if self.elements(shape, 1)[1]:
-                given = [g[part].reshape(-1, shape[-1]) for g in gradients]
+                given = [np.float64(g[part]).reshape(-1, shape[-1]) for g in gradients]
                 ms = [m + error for m, error in zip(given, self.errors[i])]
                 sums_of_part, self.qs[i], self.errors[i] = self.total(ms, self.qs[i])
                 sums[part] = np.reshape(sums_of_part, -1)

@@ -18,9 +18,13 @@ def plain(value: Any) -> Any:
 
 
 def difference(got: Any, wanted: Any, relative: float = 0.0, place: str = "") -> str:
-    """ "" if a result is right, else where it differs first."""
+    """ "" if a result is right, else where it differs first: "result[2][0], element 4: got ..."
+
+    place: of an item of the result, as Python writes it
+    """
     if isinstance(wanted, np.ndarray):
         return array_difference(got, wanted, relative, place)
+    inside, place = place or "result", place and f"{place}: "
     if got is None and wanted is not None:
         return f"{place}got None; wanted {brief(wanted)}: is a return missing?"
     if isinstance(wanted, list):
@@ -29,7 +33,7 @@ def difference(got: Any, wanted: Any, relative: float = 0.0, place: str = "") ->
         if not isinstance(got, list) or len(got) != len(wanted):
             return f"{place}got {brief(got)}; wanted {brief(wanted)}"
         inner = (
-            difference(g, w, relative, f"{place}item {i}: ")
+            difference(g, w, relative, f"{inside}[{i}]")
             for i, (g, w) in enumerate(zip(got, wanted))
         )
         return next(filter(None, inner), "")
@@ -38,7 +42,7 @@ def difference(got: Any, wanted: Any, relative: float = 0.0, place: str = "") ->
         if not keys:
             return f"{place}got {brief(got)}; wanted the keys {', '.join(map(str, wanted))}"
         inner = (
-            difference(got[key], wanted[key], relative, f"{place}item {key!r}: ") for key in wanted
+            difference(got[key], wanted[key], relative, f"{inside}[{key!r}]") for key in wanted
         )
         return next(filter(None, inner), "")
     if is_number(wanted) and is_number(got):
@@ -58,7 +62,8 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def array_difference(got: Any, wanted: np.ndarray, relative: float, place: str) -> str:
+def array_difference(got: Any, wanted: np.ndarray, relative: float, inside: str) -> str:
+    place = inside and f"{inside}: "
     if got is None:
         return f"{place}got None; wanted an array: is a return missing?"
     if not isinstance(got, np.ndarray):
@@ -80,7 +85,7 @@ def array_difference(got: Any, wanted: np.ndarray, relative: float, place: str) 
         return ""
     i = tuple(wrong[0].tolist())
     index = ", ".join(map(str, i))
-    return f"{place}element {index}: {apart(got[i], wanted[i])}"
+    return f"{inside}{', ' * bool(inside)}element {index}: {apart(got[i], wanted[i])}"
 
 
 def apart(got: Any, wanted: Any) -> str:

@@ -111,7 +111,10 @@ def grade(file: str | Path, lesson: str, seed: int | None = None) -> list[Mark]:
 
 
 def name_the_first(marks: list[Mark], source: bytes) -> None:
-    """Say once which function to mend first: one with a mistake that others with a mistake call."""
+    """Say to callers which function to mend first: one with a mistake, as they have.
+
+    Of several the first, in the order of the exercises.
+    """
     try:
         functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -129,10 +132,13 @@ def name_the_first(marks: list[Mark], source: bytes) -> None:
             names.update(*(uses.get(name, ()) for name in list(names)))
     lost = [mark for mark in marks if mark.points < mark.of]
     for mark in lost:
-        callers = [m.name for m in lost if m is not mark and mark.name in uses.get(m.name, ())]
-        part = next(part for part in mark.parts if part.sentence not in ("", NOT_JUDGED))
-        if callers and not part.sentence.startswith("cannot be imported"):  # no function's fault
-            part.sentence += f"; mend {mark.name} first, called by {' and '.join(callers)}"
+        callers = [m for m in lost if m is not mark and mark.name in uses.get(m.name, ())]
+        for caller in callers:
+            part = next(part for part in caller.parts if part.sentence not in ("", NOT_JUDGED))
+            if part.sentence.startswith("cannot be imported"):  # no function's fault
+                return
+            part.sentence = f"it calls {mark.name}, so mend that first; {part.sentence}"
+        if callers:
             return
 
 

@@ -1,12 +1,16 @@
 """Lesson 17's idea, its vote and its oracle against definitions."""
 
+import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from docs.tools import gains
+from kit import flow
 from lab.low_rank import oracle, sent
+from lab.low_rank.methods import CSC, DENSE, SIGNS, TOPK, VOTE
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
 from refgf.oracle import definitions
@@ -55,6 +59,23 @@ def checked(comm, made=PowerSGD):
     run = SimpleNamespace(comm=traced, rank=comm.Get_rank(), size=comm.Get_size())
     for r in (1, 2):
         oracle.one(run, r, made)
+
+
+def test_the_table_of_the_page_has_the_bytes_of_the_committed_run():
+    """Each row's numbers, in n, in the page's two digits."""
+    sent = json.loads((gains.ROOT / "figures" / "17_low_rank.json").read_text())["sent"]
+    names = {"dense": DENSE, "CSC 10 %": CSC, "votes": VOTE, "signs": SIGNS, "top-k 1 %": TOPK}
+    for row, name in names.items():
+        (line,) = re.findall(rf"^ +{row}  .*\(p-1\).*$", LESSON.__doc__, re.M)
+        said = [float(number) for number in re.findall(r"([\d.]+) n(?=  |$)", line)[-3:]]
+        wanted = [sent["bytes"][name][sent["ranks"].index(p)] for p in (2, 8, 64)]
+        for number, nbytes in zip(said, wanted, strict=True):
+            assert abs(number * sent["elements"] / nbytes - 1) < 0.05, line
+
+
+def test_the_chunks_of_the_page():
+    n = json.loads((gains.ROOT / "figures" / "17_low_rank.json").read_text())["sent"]["elements"]
+    assert f"here n / {flow.chunk_elements(n)}." in LESSON.__doc__
 
 
 @pytest.mark.parametrize("p", [1, 2, 5])

@@ -81,7 +81,7 @@ def test_a_nested_result_names_its_first_difference(tmp_path):
     )
     first = sentences(answers_with(tmp_path, "04", code)["calls_with_overlap"])[0]
     assert "; wanted [[1.0, 3.0], " in first
-    assert "; first at item 0: item 1: got 4.0; wanted 3.0; mend calls_with_overlap" in first
+    assert "; first at result[0][1]: got 4.0; wanted 3.0" in first
 
 
 def test_an_exception_and_a_hang_name_their_call(tmp_path):

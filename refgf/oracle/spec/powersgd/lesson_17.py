@@ -30,13 +30,16 @@ ELEMENTS_17.mistake("factors that are not smaller are not sent: r (rows + column
 
 
 def columns(r: int, *dependent: int) -> Callable:
-    """Matrices of r columns; the dependent ones are three times the first."""
+    """Matrices of r columns; the dependent ones are nearly three times the first."""
 
     def cases(random):
         found = []
         for rows in (r + 1, r + 4):
             p = tenths(random, rows, r, dtype=np.float64) + np.eye(rows, r)
             p[:, list(dependent)] = 3 * p[:, :1]
+            for j in dependent:  # a little is left, which is dropped
+                rest = orthogonal(np.column_stack([p, tenths(random, rows)]))[:, -1]
+                p[:, j] += 0.75 * 2.0**-20 * np.linalg.norm(p[:, j]) * rest
             found.append((p,))
         return found
 
@@ -68,11 +71,24 @@ def lengths_17(p):
     return p / np.sqrt((p * p).sum(axis=0))
 
 
-@ORTHOGONAL_17.mistake("what is left of a dependent column is noise: set it to 0")
+@ORTHOGONAL_17.mistake(
+    "what is left of a dependent column is noise, and more than 0: compare it with the whole column"
+)
 def noise_17(p):
-    found = orthogonal(p)
-    found[0, ~found.any(axis=0)] = 1.0
-    return found
+    found: list[np.ndarray] = []
+    for rest in p.T.astype(np.float64):
+        for column in found:
+            rest = rest - (column @ rest) * column
+        length = np.linalg.norm(rest)
+        found.append(rest / length if length > 0 else rest)
+    return np.stack(found, axis=1)
+
+
+@ORTHOGONAL_17.mistake(
+    "np.linalg.qr may turn a column round, and makes something of a dependent one: write the steps"
+)
+def qr_17(p):
+    return np.linalg.qr(p)[0]
 
 
 # ---- the sum ----
@@ -107,6 +123,23 @@ SUM_17.mistake("P is made orthogonal before it meets M again")(not_orthogonal)
 def mean_17(ms, q):
     total, after, errors = low_rank_sum(ms, q)
     return total / len(ms), after, errors
+
+
+@SUM_17.mistake(
+    "the paper takes the mean; here the next q is the sum, and stands for the sum of ms"
+)
+def mean_throughout(ms, q):
+    p = orthogonal(np.mean([m @ q for m in ms], axis=0))
+    own = [m.T @ p for m in ms]
+    after = np.mean(own, axis=0)
+    errors = [m - p @ mine.T for m, mine in zip(ms, own)]
+    return p @ after.T, np.where(after.any(axis=0), after, q), errors
+
+
+@SUM_17.mistake("a rank's error is what its own product leaves, not what the mean of all leaves")
+def error_of_mean(ms, q):
+    total, after, _ = low_rank_sum(ms, q)
+    return total, after, [m - total / len(ms) for m in ms]
 
 
 @SUM_17.mistake("a rank's error is what its own product leaves, m - P (m^T P)^T")
@@ -157,6 +190,11 @@ def all_summed(what, k, p):
 @SENT_17.mistake("a pair has a value and an index, 4 bytes each")
 def values_alone(what, k, p):
     return sent_bytes(what, k, p) / (2 if what == "pairs" else 1)
+
+
+@SENT_17.mistake("a sum of p votes does not fit one bit: a vote is a 16-bit counter")
+def bits_for_votes(what, k, p):
+    return sent_bytes(what, k, p) / (16 if what == "votes" else 1)
 
 
 @SENT_17.mistake("a sign is one bit, a vote a 16-bit counter")
