@@ -5,7 +5,7 @@ from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at
 from kit.words import percent
-from lab.precision import loss_scales
+from lab.precision import blocks, loss_scales
 from lab.precision.rounding import DIRECT, RING
 from lab.precision.times import SHORT
 from lab.precision.yours import YOURS
@@ -23,6 +23,16 @@ def growth(result: dict):
     few, many = (result["rounding"]["errors"][str(p)] for p in (ranks[0], ranks[-1]))
     predicted = ((ranks[-1] + 1) / (ranks[0] + 1)) ** 0.5
     return many[RING] / few[RING], ">", many[DIRECT] / few[DIRECT], 0.8 * predicted
+
+
+def eight_bits(result: dict) -> tuple | None:
+    """The 8-bit ring's error on the most ranks, against direct's and its root."""
+    if not (found := result.get("blocks")):
+        return None
+    p = found["ranks"][-1]
+    errors, grown = found["errors"][str(p)], blocks.GROWTH
+    ring, direct = (errors[name] for name in (blocks.RING, blocks.DIRECT))
+    return ring, ">", direct, 0.8 * grown[blocks.RING](p) / grown[blocks.DIRECT](p)
 
 
 def of_largest_batch(name: str):
@@ -63,6 +73,18 @@ CLAIMS = (
         "Next to direct's rounding error, the ring's grows with the root of p.",
         growth,
         "gradients that are not random numbers",
+        timed=False,
+    ),
+    Claim(
+        "So does the ring's next to direct's with 8 bits a number, for the same bytes.",
+        eight_bits,
+        "gradients that are not random numbers",
+        timed=False,
+    ),
+    Claim(
+        "One scale for all gradients makes more 8-bit numbers zero than one for each 32.",
+        (("blocks", "zero", "0"), ">", ("blocks", "zero", str(blocks.BLOCK))),
+        "gradients of equal size",
         timed=False,
     ),
     Claim(

@@ -4,7 +4,7 @@ import numpy as np
 
 from kit import axes
 from kit.rows import ratio
-from lab.precision import loss_scales, times
+from lab.precision import blocks, loss_scales, times
 from lab.precision.rounding import DIRECT, RING
 
 MS = 1e3
@@ -15,7 +15,7 @@ def draw(result: dict) -> dict:
     """{name: figure}"""
     return {
         "": draw_times(result),
-        "rounding": draw_rounding(result["rounding"], result["noise"]),
+        "rounding": draw_rounding(result["rounding"], result.get("blocks"), result["noise"]),
         "scale": draw_scales(result["scales"], result["learning"]),
     }
 
@@ -88,17 +88,20 @@ def draw_predicted(axis, x, y, label: str | None = "predicted") -> None:
     axis.errorbar(x, y, ls="--", color=axes.PREDICTED, label=label)
 
 
-def draw_rounding(rounding: dict, noise: dict):
+def draw_rounding(rounding: dict, eight_bits: dict | None, noise: dict):
     title = "Lesson 05: rounding errors, and the noise of a mini-batch"
     figure, (error, spread) = axes.frame(title, 1, 2)
-    ranks = rounding["ranks"]
-    for number, name in enumerate((RING, DIRECT)):
+    lines = [(rounding, 0, RING), (rounding, 1, DIRECT)]
+    if eight_bits:
+        lines += [(eight_bits, 3, blocks.RING), (eight_bits, 5, blocks.DIRECT)]
+    for found, number, name in lines:
+        ranks = found["ranks"]
         measured, predicted = (
-            [rounding[key][str(p)][name] for p in ranks] for key in ("errors", "predicted")
+            [found[key][str(p)][name] for p in ranks] for key in ("errors", "predicted")
         )
         style = axes.style(number) | {"label": f"{name} on the wire", "ls": "none"}
         error.errorbar(ranks, measured, **style)
-        draw_predicted(error, ranks, predicted, "predicted" if number else None)
+        draw_predicted(error, ranks, predicted, None if number else "predicted")
     error.set(
         title="Sums of p random vectors (replayed)",
         xlabel="ranks p",
@@ -106,6 +109,8 @@ def draw_rounding(rounding: dict, noise: dict):
         yscale="log",
     )
     error.set_xscale("log", base=2)
+    if eight_bits:
+        error.set_ylim(bottom=error.get_ylim()[0] / 60)  # room for the legend
     images = [int(k) * noise["batch"] for k in noise["rows"]]
     moments = ", ".join(map(str, noise["moments"]))
     names = {RING: f"rounding, {RING}", DIRECT: f"rounding, {DIRECT}", "noise": "noise"}
