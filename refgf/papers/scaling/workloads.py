@@ -5,7 +5,7 @@ builds it. `PUBLISHED` holds parameter counts that others state; a test compares
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 
 from refgf.papers.scaling.branched import densenet161, densenet201, googlenet, inception_v4
 from refgf.papers.scaling.shapes import Builder, Workload
@@ -107,16 +107,19 @@ def vgg16() -> Workload:
 
 
 WORKLOADS: dict[str, Callable[[], Workload]] = {
-    "AlexNet": alexnet,
-    "AlexNet (16 tensors)": partial(alexnet, normalization="none"),
-    "ResNet-50": resnet50,
-    "ResNet-152": resnet152,
-    "VGG-16": vgg16,
-    "GoogLeNet": googlenet,
-    "DenseNet-161": densenet161,
-    "DenseNet-201": densenet201,
-    "Inception-v4": inception_v4,
-    "BERT-Large": bert_large,
+    name: cache(build)  # a plan needs each of them dozens of times
+    for name, build in {
+        "AlexNet": alexnet,
+        "AlexNet (16 tensors)": partial(alexnet, normalization="none"),
+        "ResNet-50": resnet50,
+        "ResNet-152": resnet152,
+        "VGG-16": vgg16,
+        "GoogLeNet": googlenet,
+        "DenseNet-161": densenet161,
+        "DenseNet-201": densenet201,
+        "Inception-v4": inception_v4,
+        "BERT-Large": bert_large,
+    }.items()
 }
 
 # Parameter counts of others (verified).
