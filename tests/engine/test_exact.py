@@ -24,12 +24,10 @@ print("finished")
 WRONG = {
     "lengths 5, 4, 5": "collective(comm, ring.allreduce)(np.ones(5 - odd, np.float32))",
     "lengths 4, 5, 4": "collective(comm, ring.allreduce)(np.ones(4 + odd, np.float32))",
-    "direct": "collective(comm, direct.allreduce)(np.ones(50 - odd, np.float32))",
     "halves": "reduce_scatter(comm)(np.ones(50 - 3 * odd, np.float32))",
     "counted": "collective(TracedComm(comm), ring.allreduce)(np.ones(50 + 9 * odd, np.float32))",
     "types": "collective(comm, ring.allreduce)(np.ones(9, np.float64 if odd else np.float32))",
     "wire types": "collective(comm, ring.allreduce, [None, np.float16][odd])(np.ones(9))",
-    "pipelined, short": "pipelined(comm, ring.allreduce)(np.ones(10**5 - 9 * odd, np.float32))",
     "pipelined, long": "pipelined(comm, ring.allreduce)(np.ones(10**5 + 9 * odd, np.float32))",
     "overtaken": "collective(comm, ring.allreduce)(np.ones(9 if odd else 90, np.float32))",
 }

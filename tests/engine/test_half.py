@@ -1,5 +1,7 @@
 """Fast casts: the bits of NumPy's, for every float16 and for float32 where rounding is hardest."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -7,13 +9,21 @@ from refgf.engine import fused
 from refgf.engine.half import BLOCK_ELEMENTS, FEW, FEW_HALVES, add, cast, rounded
 
 
+@functools.cache
+def compiled():
+    """{loop: its machine code}: the compiler works at the first call of each."""
+    import numba
+
+    return {loop: numba.njit(loop, nogil=True) for loop in fused.LOOPS}
+
+
 @pytest.fixture(autouse=True, params=["passes", "loops"])
 def way(request, monkeypatch):
     """All of this by NumPy's passes and by machine code."""
     made = {}
     if request.param == "loops":
-        numba = pytest.importorskip("numba", reason="needs the extra `fast`")
-        made = {loop: numba.njit(loop, nogil=True) for loop in fused.LOOPS}
+        pytest.importorskip("numba", reason="needs the extra `fast`")
+        made = compiled()
     monkeypatch.setattr(fused, "_compiled", made)
 
 

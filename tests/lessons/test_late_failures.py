@@ -2,6 +2,8 @@
 
 import json
 import os
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,10 +23,26 @@ def refused(*arguments, lesson="07_gradientflow", ranks=2, env=None):
     return job.stderr
 
 
+@pytest.fixture
+def refused_here(monkeypatch, capsys):
+    """The same of ranks that are threads, in this process."""
+
+    def run(*arguments, lesson="07_gradientflow"):
+        program = str(LESSONS / f"{lesson}.py")
+        monkeypatch.setattr(sys, "argv", [program, *arguments, "--threads", "2"])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(program, run_name="__main__")
+        said = capsys.readouterr()
+        assert ended.value.code == 2 and "QUESTION" not in said.out
+        return said.err
+
+    return run
+
+
 @pytest.mark.parametrize("name", ["file", "file/below"])
-def test_an_output_that_cannot_be_written(tmp_path, name):
+def test_an_output_that_cannot_be_written(tmp_path, refused_here, name):
     (tmp_path / "file").write_text("mine")
-    assert "--output" in refused("--quick", "--output", str(tmp_path / name))
+    assert "--output" in refused_here("--quick", "--output", str(tmp_path / name))
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -37,18 +55,19 @@ def test_a_folder_for_traces_that_cannot_be_made(tmp_path):
 
 
 @pytest.mark.parametrize("argument", ["--accuracy", "--rate"])
-def test_a_number_that_is_none(tmp_path, argument):
-    said = refused("--quick", argument, "nan", "--output", str(tmp_path))
+def test_a_number_that_is_none(tmp_path, refused_here, argument):
+    said = refused_here("--quick", argument, "nan", "--output", str(tmp_path))
     assert f"{argument}: got nan; wanted 0 to " in said
 
 
 @pytest.mark.parametrize("data", ["", "none", "file", "tree"])
-def test_images_that_cannot_be_read(tmp_path, data):
+def test_images_that_cannot_be_read(tmp_path, refused_here, data):
     (tmp_path / "file").write_text("mine")
     (make_tree(tmp_path / "tree", splits=("train",)) / "train" / "ant" / "a.png").touch()
     path = str(tmp_path / data) if data else ""
     arguments = "--quick", "--like", "this-machine", "--output", str(tmp_path / "out")
-    said = refused(*arguments, "--data", path, lesson="03_lazy_allreduce")
+    here = refused if data == "none" else refused_here
+    said = here(*arguments, "--data", path, lesson="03_lazy_allreduce")
     assert "image_folder: got " in said and "wanted " in said and "next: " in said
 
 
@@ -74,21 +93,27 @@ def test_a_full_disk_ends_with_a_sentence(tmp_path, ranks, full):
         assert numbers.read_text() == "mine"
 
 
-def not_redrawn(tmp_path):
-    lesson = "03_lazy_allreduce"
-    said = refused("--plot", "--output", str(tmp_path), lesson=lesson, ranks=0)
-    assert "next: run the lesson once without --plot" in said
+NOT_REDRAWN = "next: run the lesson once without --plot"
+
+
+@pytest.fixture
+def redrawn(tmp_path, refused_here):
+    """How --plot refuses what a function has made of a lesson's JSON."""
+
+    def run(make):
+        make(tmp_path / "03_lazy_allreduce.json")
+        return refused_here("--plot", "--output", str(tmp_path), lesson="03_lazy_allreduce")
+
+    return run
 
 
 DAMAGED = ["", "{", "[]", "{}", json.dumps({"ranks": 2, "steps": 7}), "[" * 99_999]
 
 
 @pytest.mark.parametrize("text", DAMAGED)
-def test_a_damaged_json_is_not_redrawn(tmp_path, text):
-    (tmp_path / "03_lazy_allreduce.json").write_text(text)
-    not_redrawn(tmp_path)
+def test_a_damaged_json_is_not_redrawn(redrawn, text):
+    assert NOT_REDRAWN in redrawn(lambda file: file.write_text(text))
 
 
-def test_a_pipe_is_not_redrawn(tmp_path):
-    os.mkfifo(tmp_path / "03_lazy_allreduce.json")
-    not_redrawn(tmp_path)
+def test_a_pipe_is_not_redrawn(redrawn):
+    assert NOT_REDRAWN in redrawn(os.mkfifo)

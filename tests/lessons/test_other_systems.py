@@ -36,8 +36,8 @@ sys.argv = [{lesson!r}, "--quick", "--threads", "3", "--output", {folder!r}]
 sys.path.insert(0, os.path.dirname({lesson!r}))
 runpy.run_path({lesson!r}, run_name="__main__")
 """
-IN_SHORT = ("00", "01", "03")
-ASKING = ("13", "14", "15")  # of memory, locks and processors
+IN_SHORT = ("03",)
+ASKING = ("00", "01", "13", "14", "15")  # of links, memory, locks and processors
 
 
 @pytest.mark.parametrize(

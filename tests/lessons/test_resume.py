@@ -77,22 +77,18 @@ def short(tmp_path_factory):
 
 
 @needs_mpiexec
+@pytest.mark.long
 @pytest.mark.parametrize(
     "ranks, more, message",
     [
         (2, ["--resume"], "is of another run: got ranks = 3, wanted 2"),
-        pytest.param(  # tests/machine/test_checkpoint.py has each such difference
-            *(3, ["--resume", "--width", "0.0625"], "is of another run: got network = "),
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            *(3, ["--resume", "--epochs", "2"], "--resume: got a run of {'epochs': 1"),
-            marks=pytest.mark.long,
-        ),
+        (3, ["--resume", "--width", "0.0625"], "is of another run: got network = "),
+        (3, ["--resume", "--epochs", "2"], "--resume: got a run of {'epochs': 1"),
         (3, [], "which an earlier run has left; wanted a folder of this run's own; next: --resume"),
     ],
 )
 def test_the_checkpoints_of_another_run_are_refused(short, ranks, more, message):
+    """In short, with each such difference: tests/machine/test_checkpoint.py."""
     job = run_job(ranks, [*short, *more], timeout=120)
     assert job.code == 2 and message in job.stderr and "Traceback" not in job.text, job.text
 

@@ -1,6 +1,7 @@
 """Students' files, marked in this process, or in processes of their own as users' files are."""
 
 from pathlib import Path
+from unittest import mock
 
 from refgf.oracle.grade import marking, student_process
 from refgf.oracle.grade.mark import Mark
@@ -25,9 +26,14 @@ class InThisProcess(Trusted):
 
 
 def answers_with(
-    folder: Path, lesson: str, code: str, seed: int | None = None, before: str = ""
+    folder: Path, lesson: str, code: str, seed: int | None = None, before: str = "", only: str = ""
 ) -> dict[str, Mark]:
-    """The marks by name of the lesson's answers with this code behind them."""
+    """The marks by name of the lesson's answers with this code behind them.
+
+    only: the exercise that is marked, instead of all of the lesson.
+    """
     file = folder / f"{lesson}.py"
     file.write_text(before + (ANSWERS / file.name).read_text() + code)
-    return {mark.name: mark for mark in marking.grade(file, lesson, seed)}
+    marked = [each for each in marking.exercises_of(lesson) if only in ("", each.name)]
+    with mock.patch.object(marking, "exercises_of", lambda _: marked):
+        return {mark.name: mark for mark in marking.grade(file, lesson, seed)}

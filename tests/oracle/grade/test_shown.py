@@ -27,7 +27,7 @@ def sentences(mark):
 def test_the_smallest_case_is_shown_as_a_call(tmp_path):
     """Cases of 10 and 20 chunks fail; the call with 10 is shown, with the chunks that it wants."""
     reversed_order = "\ndef choose(values, percent):\n    return [0]\n"
-    whole = sentences(answers_with(tmp_path, "06", reversed_order)["choose"])[0]
+    whole = sentences(answers_with(tmp_path, "06", reversed_order, only="choose")["choose"])[0]
     assert whole.startswith("for choose([") and whole.count("choose(") == 1
     assert "[0]; wanted [" in whole and ", 30)" in whole  # the case of 10 chunks, not of 20
 
@@ -35,7 +35,7 @@ def test_the_smallest_case_is_shown_as_a_call(tmp_path):
 @pytest.mark.usefixtures("in_this_process")
 def test_a_typical_mistake_has_its_case(tmp_path):
     one_phase = "\ndef ring_cost(n, p, rank):\n    return p - 1, n - n // p\n"
-    first = sentences(answers_with(tmp_path, "01", one_phase)["ring_cost"])[0]
+    first = sentences(answers_with(tmp_path, "01", one_phase, only="ring_cost")["ring_cost"])[0]
     assert first == (
         "you count one phase only: a ring has p-1 steps of reduce-scatter and p-1 of allgather; "
         "for ring_cost(8, 4, 0): got [3, 6]; wanted [6, 12]"
@@ -47,7 +47,7 @@ def test_an_array_in_place_of_a_list_is_named(tmp_path):
     code = "\ndef choose(values, percent):\n    return np.array([0])\n"
     assert (
         "got the array array([0]); wanted the list ["
-        in sentences(answers_with(tmp_path, "06", code)["choose"])[0]
+        in sentences(answers_with(tmp_path, "06", code, only="choose")["choose"])[0]
     )
 
 
@@ -57,7 +57,7 @@ def test_numbers_that_differ_in_late_digits_only_are_shown_once(tmp_path):
         "\nRIGHT = importance\n"
         "def importance(waiting, chunk):\n    return RIGHT(waiting, chunk) * (1 + 1e-9)\n"
     )
-    first = sentences(answers_with(tmp_path, "06", code)["importance"])[0]
+    first = sentences(answers_with(tmp_path, "06", code, only="importance")["importance"])[0]
     assert "2): element 0: got " in first and first.count("; wanted ") == 1, first
 
 
@@ -67,7 +67,7 @@ def test_a_long_array_is_shortened_and_the_first_difference_named(tmp_path):
         "\nRIGHT = importance\ndef importance(waiting, chunk):\n"
         "    return RIGHT(waiting, chunk) * (waiting[0].size < 30)\n"
     )
-    first = sentences(answers_with(tmp_path, "06", wrong)["importance"])[0]
+    first = sentences(answers_with(tmp_path, "06", wrong, only="importance")["importance"])[0]
     assert first.startswith("for importance([[") and "... 30 in all" in first, first
     assert "got [0.0, 0.0, 0.0]; wanted [" in first
     assert len(first) < 300
@@ -113,7 +113,7 @@ def hidden_only(tmp_path, lesson, name, wrong):
         f"\nKNOWN = {known!r}\nRIGHT = {name}\n"
         f"def {name}(*a):\n    return RIGHT(*a) if repr(a) in KNOWN else {wrong}\n"
     )
-    return sentences(answers_with(tmp_path, lesson, code, SEED)[name])
+    return sentences(answers_with(tmp_path, lesson, code, SEED, only=name)[name])
 
 
 def test_a_hidden_case_shows_only_its_shape(tmp_path):
@@ -137,7 +137,7 @@ def test_a_hidden_sum_shows_only_its_size(tmp_path):
         f"    if x.size == 4 and comm.Get_rank() == 0 and mine[0] != np.float32({public!r}):\n"
         "        x[0] = 0\n"
     )
-    marks = answers_with(tmp_path, "01", code, SEED)["allreduce"]
+    marks = answers_with(tmp_path, "01", code, SEED, only="allreduce")["allreduce"]
     lost = {part.what: part.sentence for part in marks.parts if part.sentence}
     sentence = "wrong, for p = 2, n = 4 of the teacher's seed"
     assert lost == {"values": sentence, "bits": sentence}

@@ -112,7 +112,7 @@ def marks(request, tmp_path, monkeypatch):
     if request.param == "threads":
         monkeypatch.setattr(marking, "Sandbox", InThisProcess)
 
-    return lambda lesson, code, name: answers_with(tmp_path, lesson, code)[name]
+    return lambda lesson, code, name: answers_with(tmp_path, lesson, code, only=name)[name]
 
 
 @pytest.mark.parametrize("what", WRONG)
