@@ -10,9 +10,9 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from refgf.site import api, baselines, cite, explorer, microscope, player, pyodide, start
-from refgf.site.frame import contents, page
-from refgf.site.lesson import Lesson
+from refgf.site import api, baselines, cite, explorer, microscope, player, pyodide, search, start
+from refgf.site.frame import contents, page, with_menu
+from refgf.site.lesson import TOUR, Lesson, tour_page
 from refgf.site.markdown import Text, plain
 from refgf.site.repository import PAGES, WITHHELD, Repository, lesson_numbers
 from refgf.site.spec import ADDRESS as SPEC
@@ -27,7 +27,9 @@ ALONE = {  # pages that a function of their own makes
     explorer.ADDRESS: explorer.explorer_page,
     microscope.ADDRESS: microscope.microscope_page,
     player.ADDRESS: player.player_page,
+    search.ADDRESS: search.search_page,
     SPEC: spec_page,
+    TOUR: tour_page,
     start.ADDRESS: start.start_page,
 }
 
@@ -39,20 +41,23 @@ def build(root: Path, output: Path, private: bool = False) -> int:
     """
     files = Repository(root, private)
     prepare(output)
-    count = 0
-    for address, html in all_pages(files):
+    pages = dict(all_pages(files))
+    for address, html in with_menu(pages).items():
         write(output / address, html)
-        count += 1
     for path, address in files.copies.items():
         write(output / address, (root / path).read_bytes())
     for file in STATIC.iterdir():
         if file.suffix != ".html":  # a part of a page
             write(output / "static" / file.name, file.read_bytes())
     write(output / "microscope" / "data.js", microscope.script())
-    data = (*player.data_files(root), *explorer.data_files(root), *pyodide.files(root))
-    for address, content in data:
+    for address, content in (
+        *player.data_files(root),
+        *explorer.data_files(root),
+        *search.data_files(root, pages),
+        *pyodide.files(root),
+    ):
         write(output / address, content)
-    return count
+    return len(pages)
 
 
 def prepare(output: Path) -> None:

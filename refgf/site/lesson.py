@@ -13,6 +13,7 @@ from refgf.site.markdown import Text, folded, plain, python, table
 from refgf.site.numbers import tables
 from refgf.site.repository import Repository, lesson_numbers, relative
 
+TOUR = "tour/index.html"
 PLAYER = ("Watch ring and hierarchical allreduce, message by message", "player/index.html")
 EXPLORER = ("Move theta, the link and the ranks", "explorer/index.html")
 MICROSCOPE = ("See how sums of p ranks are rounded", "microscope/index.html")
@@ -71,19 +72,29 @@ class Lesson:
         found += [f"<p>The idea as code{': ' * bool(about)}{escape(about)}</p>", python(code)]
         return "\n".join(found)
 
-    def drawing(self) -> str:
-        """The drawing with its title and its description."""
-        path = f"lessons/drawings/{self.number}.svg"
-        svg = self.files.text(path)
+    def picture(self) -> str:
+        """The drawing, with its description for those who cannot see it."""
+        _, words, width, height = self.described()
+        address = self.files.address(f"lessons/drawings/{self.number}.svg")
+        return (
+            f'<img src="{self.text.link(address)}" width="{width}" height="{height}" '
+            f'alt="{escape(words, quote=True)}">'
+        )
+
+    def described(self) -> tuple[str, str, str, str]:
+        """Of the drawing: title, description, width, height."""
+        svg = self.files.text(f"lessons/drawings/{self.number}.svg")
         title, words = (
             " ".join(unescape(re.search(rf"<{tag}[^>]*>(.*?)</{tag}>", svg, re.S)[1]).split())
             for tag in ("title", "desc")
         )
-        width, height = re.search(r'viewBox="0 0 (\d+) (\d+)"', svg).groups()
+        return title, words, *re.search(r'viewBox="0 0 (\d+) (\d+)"', svg).groups()
+
+    def drawing(self) -> str:
+        """The drawing with its title and its description."""
+        title, words, *_ = self.described()
         return (
-            f'<figure><img src="{self.text.link(self.files.address(path))}" width="{width}" '
-            f'height="{height}" alt="{escape(words, quote=True)}">'
-            f"<figcaption>{escape(title)}</figcaption></figure>"
+            f"<figure>{self.picture()}<figcaption>{escape(title)}</figcaption></figure>"
             + folded("The drawing in words", f"<p>{escape(words)}</p>")
             + self.moves()
         )
@@ -195,6 +206,23 @@ class Lesson:
                 address = relative(f"lessons/{numbers[other]}/index.html", self.address)
                 links.append(f'<a href="{address}">{word}: lesson {numbers[other]}</a>')
         return f'<nav class="neighbours" aria-label="Lessons">{" ".join(links)}</nav>'
+
+
+def tour_page(files: Repository) -> str:
+    """For a visitor without a question: the question and the drawing of each lesson."""
+    about = (
+        "The questions of all lessons, each with its drawing. Open the one that you would guess."
+    )
+    cards = []
+    for number in lesson_numbers(files.root):
+        lesson = Lesson(files, number)
+        lesson.text.page = TOUR
+        href, picture = lesson.text.link(lesson.address), lesson.picture()
+        said = lesson.text.docstring(lesson.doc.sections["QUESTION"])
+        title = f"<h2>{number} {escape(lesson.doc.title)}</h2>"
+        cards.append(f'<li><a href="{href}">{title}</a>{said}{picture}</li>')
+    body = f'<h1>Look around</h1>\n<p>{about}</p>\n<ul class="doors">{"".join(cards)}</ul>'
+    return page(TOUR, "Look around", body, about)
 
 
 def png_size(content: bytes) -> tuple[int, int]:

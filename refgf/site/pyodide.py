@@ -1,7 +1,8 @@
 """The project's own Python in a page: Pyodide's core from npm, and the modules that a page runs.
 
-`install` is the only step that uses the network, and only when a site is built. Without Pyodide a
-page shows the numbers that were exported when it was built.
+`install` is the only step that uses the network, and only when a site is built; it also brings
+MiniSearch (search.py). Without Pyodide a page shows the numbers that were exported when it was
+built.
 
 A page from a disk (`file:`) may neither fetch a file nor import a module. It loads a script,
 disk.js, which holds the same files in base64; a page from a server never loads it.
@@ -14,7 +15,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
-VERSION = "314.0.7"
+PACKAGES = {"pyodide": "314.0.7", "minisearch": "7.2.0"}
 FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
 FILES += ("pyodide-lock.json", "README.md", "package.json")  # the last name its licence: MPL-2.0
 
@@ -22,8 +23,8 @@ WORKER = Path(__file__).parent / "static" / "python-worker.js"
 TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".wasm": "application/wasm"}
 
 
-def folder(root: Path) -> Path:
-    return root / ".venv" / "pyodide" / "node_modules" / "pyodide"
+def folder(root: Path, package: str = "pyodide") -> Path:
+    return root / ".venv" / "pyodide" / "node_modules" / package
 
 
 def available(root: Path) -> bool:
@@ -31,24 +32,29 @@ def available(root: Path) -> bool:
 
 
 def install(root: Path) -> str:
-    """Get Pyodide by npm unless it is there. -> a sentence for the terminal, or nothing"""
-    if available(root):
+    """Get PACKAGES by npm unless they are there. -> a sentence for the terminal, or nothing"""
+
+    def complete() -> bool:
+        return all((folder(root, name) / "package.json").is_file() for name in PACKAGES)
+
+    if complete():
         return ""
+    wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
     npm = shutil.which("npm")
     why = "npm is missing"
     if npm and (root / ".venv").is_dir():
         place = ["--prefix", str(root / ".venv" / "pyodide")]
         command = [npm, "install", "--silent", "--no-audit", "--no-fund", *place]
         try:
-            subprocess.run([*command, f"pyodide@{VERSION}"], timeout=120, check=True)
+            subprocess.run([*command, *wanted], timeout=120, check=True)
         except (subprocess.SubprocessError, OSError) as problem:
             why = f"npm ended with: {problem}"
-        if available(root):
+        if complete():
             return ""
     return (
-        f"site: got no Pyodide ({why}); the explorer shows exported numbers only, and the "
-        "player takes no files; next: "
-        f"npm install --prefix .venv/pyodide pyodide@{VERSION}"
+        f"site: got no {' and '.join(wanted)} ({why}); without Pyodide the explorer shows exported "
+        "numbers only, and the player takes no files; without MiniSearch there is no search; next: "
+        f"npm install --prefix .venv/pyodide {' '.join(wanted)}"
     )
 
 

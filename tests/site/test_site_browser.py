@@ -111,7 +111,7 @@ def test_the_player_is_played_by_keyboard_alone(address, page):
     page.goto(address + "player/index.html")
     page.wait_for_selector("#vector button")
     assert page.locator('.steps [aria-disabled="true"]').count() == 2  # first, back
-    for _ in range(40):  # to the button of the next step
+    for _ in range(120):  # to the button of the next step
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.id") == "forward":
             break

@@ -84,7 +84,7 @@ def test_from_a_disk_python_computes_too(folder, page):
 def test_the_explorer_is_moved_by_keyboard_alone(address, page):
     page.goto(address + NAMES[0])
     page.wait_for_function(READY)
-    for _ in range(60):
+    for _ in range(120):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.id") == "theta":
             break
@@ -246,7 +246,7 @@ def test_numbers_of_the_microscope_are_those_of_python(address, page):
 
 def test_the_microscope_is_moved_by_keyboard_alone(address, page):
     page.goto(address + NAMES[1])
-    for _ in range(60):
+    for _ in range(120):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.id") == "ranks":
             break

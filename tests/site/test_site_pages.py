@@ -13,10 +13,10 @@ from tests.support.site_links import broken_links, pages_of
 pytest.importorskip("markdown_it", reason="pip install -e '.[site]'")
 pytest.importorskip("pygments", reason="pip install -e '.[site]'")
 
-from refgf.site import docstring, numbers, spec, start
-from refgf.site.build import build
+from refgf.site import docstring, numbers, search, spec, start
+from refgf.site.build import ALONE, build
 from refgf.site.markdown import Text
-from refgf.site.repository import Repository, relative
+from refgf.site.repository import PAGES, Repository, lesson_numbers, relative
 
 ROOT = Path(__file__).resolve().parents[2]
 LARGEST_PAGE, LARGEST_DATA = 400_000, 500_000  # bytes
@@ -36,6 +36,28 @@ def test_every_page_is_found_from_the_first(site):
             for _, link in pages[file].links:
                 ahead.append((file.parent / unquote(urlparse(link).path)).resolve())
     assert {file.relative_to(folder).as_posix() for file in pages.keys() - found} == set()
+
+
+def test_every_page_has_a_menu_of_all_pages(site):
+    folder, pages = site
+    wanted = {*PAGES.values(), *ALONE} - {search.ADDRESS}
+    wanted |= {f"lessons/{number}/index.html" for number in lesson_numbers(ROOT)}
+    for name in ("index.html", "lessons/03/index.html", "source/refgf/comm/ring.py.html"):
+        menu = re.search(r'(?s)<details id="pages">(.*?)</nav>', (folder / name).read_text())[1]
+        links = re.findall(r'href="(.*?)"', menu)
+        found = [((folder / name).parent / link).resolve().relative_to(folder) for link in links]
+        assert sorted(map(str, found)) == sorted(wanted)
+        here = re.findall(r'href="([^"]*)" aria-current=page', menu)
+        assert [Path(each).name for each in here] == ["index.html"] * (name in wanted)
+        assert ("<details open><summary>All lessons" in menu) == name.startswith("lessons/")
+
+
+def test_a_visitor_without_a_question_sees_those_of_all_lessons(site):
+    html = (site[0] / "tour" / "index.html").read_text()
+    links = re.findall(r'<li><a href="../lessons/(..)/index.html"><h2>', html)
+    pictures = re.findall(r'<img src="../drawings/(..).svg"', html)
+    assert tuple(links) == tuple(pictures) == lesson_numbers(ROOT) and "verdict" not in html
+    assert 'href="tour/index.html">look around' in (site[0] / "index.html").read_text()
 
 
 def test_nothing_is_loaded_from_another_host(site):
@@ -272,6 +294,7 @@ def test_the_first_page_plays_a_ring_and_has_three_doors(site):
     assert html.count('class="message"') == 2 * (p - 1) * p and "sent six quarters" in words(html)
     shown = html.count('style="animation-name: has')  # each message is added or copied
     assert shown == 2 * (p - 1) * p and html.count("@keyframes has") == 2 * (p - 1)
-    assert len(words(re.sub(r"(?s)<style>.*?</style>", "", html)).split()) < 300
+    main = html.partition("<main")[2].partition("</main>")[0]
+    assert 100 < len(words(main).split()) < 300
     doors = re.search(r'(?s)<ul class="doors">(.*?)</ul>', html)[1]
     assert doors.count("<a ") == 3 and 'property="og:description" content="How many' in html

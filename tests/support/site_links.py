@@ -15,7 +15,7 @@ class Links(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         for name, value in attributes:
-            if name in ("href", "src"):
+            if name in ("href", "src", "action"):
                 self.links.append((tag, value))
             elif name == "id":
                 self.twice += [value] * (value in self.anchors)
