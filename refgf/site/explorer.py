@@ -1,11 +1,11 @@
 """The theta and overlap explorer: what its page offers, and the answers that are exported.
 
-The page runs answers.py in Pyodide. It starts with exported answers, and has only these where
-Pyodide is missing.
+The page begins with exported answers, and has only these where Pyodide is missing. It loads
+Pyodide, which runs answers.py, when a reader asks for a setting that was not exported.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 from pathlib import Path
 
@@ -26,7 +26,19 @@ THETAS = (0, *(2**power for power in range(12, 31)), None)  # bytes; None: infin
 PERCENTS = (1, 2, 5, 10, 20, DENSE)
 EXPORTED_RANKS, EXPORTED_THETA = (8, 64, 512), 2**22
 BERT_SOURCE = "ddl-benchmarks, one GPU (verified); the same pace on every machine here."
-FIGURE, GROUPS_FIGURE = "figures/03_lazy_allreduce.json", "figures/09_merged_gradients.json"
+MEASURED = (
+    "03_lazy_allreduce",
+    "04_overlap",
+    "07_gradientflow",
+    "08_scaling",
+    "09_merged_gradients",
+)
+TECHNIQUES = {
+    "+ overlap": 0,
+    "+ lazy allreduce": 2**22,
+    "+ CSC": 2**22,
+    "+ CSC 10 %": 2**22,
+}  # theta
 GROUPINGS = {"eager (WFBP)": "eager", "MG-WFBP, greedy": "MG-WFBP", "one call": "one call"}
 
 
@@ -75,56 +87,114 @@ def setting(machine: dict, network: str, ranks: int, theta: float | None) -> dic
     }
 
 
-def exported() -> list[dict]:
-    """Answers for the machines as they are."""
+def exported(points: list[dict]) -> list[dict]:
+    """Answers for the machines as they are, and for the settings of measured points."""
+    described = machines()
     chosen = [
         setting(machine, network, ranks, EXPORTED_THETA)
-        for machine in machines().values()
+        for machine in described.values()
         for network in NETWORKS
         for ranks in EXPORTED_RANKS
     ]
+    for point in points:
+        machine = described[point["machine"]]
+        own = setting(machine, point["network"], point["ranks"], EXPORTED_THETA)
+        own |= {key: point[key] for key in ("percent", "wire")}
+        chosen += [own] * (own not in chosen)
     return [{"setting": each, "answer": json.loads(answer(json.dumps(each)))} for each in chosen]
 
 
-def measured(root: Path) -> dict | None:
-    """Lesson 03's measured steps with overlap, divided by the time dilation; None without them."""
-    file = root / FIGURE
-    found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    regime = found.get("regime") or {}
-    if "rows" not in found or regime.get("like") not in machines():
-        return None
-    times = [(row["theta"], row["overlapped"]["median_s"]) for row in found["rows"]]
-    return {
-        "machine": regime["like"],
-        "network": found["network"],
-        "ranks": found["ranks"],
-        "dilation": regime["dilation"],
-        "points": [
-            [None if theta in (inf, "inf") else theta, seconds / regime["dilation"]]
-            for theta, seconds in times
-        ],
-        "groupings": measured_groupings(root, regime["like"], found["network"], found["ranks"]),
-    }
+def measured(root: Path) -> list[dict]:
+    """Steps with overlap that lessons measured, divided by their time dilation.
+
+    Each has its lesson, its setting (machine, network, ranks, percent, wire), step_s, and either
+    theta (bytes; None: infinity) or the grouping.
+    """
+    found = []
+    for stem in MEASURED:
+        file = root / "figures" / f"{stem}.json"
+        result = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        regime = result.get("regime") or {}
+        if regime.get("like") in machines():
+            for point in POINTS[stem](result):
+                point["step_s"] /= point.pop("dilation", regime["dilation"])
+                found.append({"lesson": stem[:2], "machine": regime["like"]} | WHOLE | point)
+    return found
 
 
-def measured_groupings(root: Path, machine: str, network: str, ranks: int) -> dict[str, float]:
-    """{grouping: seconds} of lesson 09's steps, divided by the time dilation, if it ran this."""
-    file = root / GROUPS_FIGURE
-    found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    regime = found.get("regime") or {}
-    if (regime.get("like"), found.get("ranks")) != (machine, ranks):
-        return {}
-    return {
-        GROUPINGS[row["name"]]: row["timing"]["median_s"] / regime["dilation"]
-        for each in found["networks"].values()
-        if each["title"] == network
-        for row in each["rows"]
+TITLES = {short: title for title, short in NETWORKS.items()}
+WHOLE = {"percent": DENSE, "wire": "float32"}
+
+
+def theta_points(rows: list[dict], setting: dict) -> list[dict]:
+    """Rows of a table against theta."""
+    return [
+        setting
+        | {
+            "theta": None if row["theta"] in (inf, "inf") else row["theta"],
+            "step_s": row["overlapped"]["median_s"],
+        }
+        for row in rows
+    ]
+
+
+def technique_points(rows: list[dict], timing: str, network: str, ranks: int) -> list[dict]:
+    """Rows of a table of techniques, each with those before; without overlap: left out."""
+    return [
+        {
+            "network": network,
+            "ranks": ranks,
+            "wire": "float16",
+            "percent": 10 if "CSC" in row["name"] else DENSE,
+            "theta": TECHNIQUES[row["name"]],
+            "step_s": row[timing]["median_s"],
+        }
+        for row in rows
+        if row["name"] in TECHNIQUES and ranks > 1
+    ]
+
+
+def grouping_points(result: dict) -> list[dict]:
+    return [
+        {
+            "network": network["title"],
+            "ranks": result["ranks"],
+            "grouping": GROUPINGS[row["name"]],
+            "step_s": row["timing"]["median_s"],
+        }
+        for network in result["networks"].values()
+        for row in network["rows"]
         if row["name"] in GROUPINGS
-    }
+    ]
+
+
+POINTS: dict[str, Callable[[dict], list[dict]]] = {
+    "03_lazy_allreduce": lambda found: theta_points(
+        found["rows"], {"network": found["network"], "ranks": found["ranks"]}
+    ),
+    "04_overlap": lambda found: theta_points(
+        found["steps"]["rows"], {"network": "AlexNet", "ranks": found["ranks"], "wire": "float16"}
+    ),
+    "07_gradientflow": lambda found: [
+        point | {"machine": place["like"], "dilation": place["dilation"]}
+        for place in found["places"].values()
+        if place["like"] in machines()
+        for point in technique_points(
+            place["rows"], "step", TITLES[place["network"]], place["ranks"]
+        )
+    ],
+    "08_scaling": lambda found: [
+        point
+        for each in found["points"]
+        for point in technique_points(each["rows"], "timing", "AlexNet", each["ranks"])
+    ],
+    "09_merged_gradients": grouping_points,
+}
 
 
 def data_files(root: Path) -> Iterator[tuple[str, str]]:
     """(address, script): what the page offers, and the modules that it runs."""
+    points = measured(root)
     offered = {
         "python": pyodide.available(root),
         "machines": machines(),
@@ -137,8 +207,8 @@ def data_files(root: Path) -> Iterator[tuple[str, str]]:
         "wires": list(ITEMSIZES),
         "start": {"theta": EXPORTED_THETA, "ranks": EXPORTED_RANKS[0]},
         "exportedRanks": EXPORTED_RANKS,
-        "measured": measured(root),
-        "exported": exported(),
+        "measured": points,
+        "exported": exported(points),
     }
     yield "explorer/settings.js", f"window.EXPLORER={json.dumps(offered)};\n"
     found = json.dumps(closure(["refgf.site.answers"])[0])
@@ -148,7 +218,7 @@ def data_files(root: Path) -> Iterator[tuple[str, str]]:
 def explorer_page(files: Repository) -> str:
     body = files.text("refgf/site/static/explorer.html")
     about = "Move theta, the link and the ranks; see when each call of an allreduce is sent."
-    names = ["settings.js", "modules.js"]
+    names = ["settings.js"]
     names += [f"../static/{name}.js" for name in ("python", "address", "explorer")]
     scripts = "".join(f'<script src="{name}" defer></script>\n' for name in names)
     return page(ADDRESS, "Theta and overlap explorer", body, about, scripts)

@@ -73,24 +73,49 @@ def test_a_page_runs_the_standard_library_only(start, held):
     assert sum(map(len, found.values())) < 100_000
 
 
-def test_points_of_the_figure_are_divided_by_its_dilation(tmp_path):
+def test_points_of_figures_are_divided_by_their_dilation(tmp_path):
+    (tmp_path / "figures").mkdir()
+
+    def found(stem, **said):
+        result = {"regime": {"like": "mgwfbp-10gbe", "dilation": 20.0}, "ranks": 8} | said
+        (tmp_path / "figures" / f"{stem}.json").write_text(json.dumps(result))
+        return explorer.measured(tmp_path)
+
+    assert explorer.measured(tmp_path) == []
     rows = [{"theta": inf, "overlapped": {"median_s": 6.0}}]
-    regime = {"like": "mgwfbp-10gbe", "dilation": 20.0}
-    file = tmp_path / explorer.FIGURE
-    file.parent.mkdir()
-    said = {"regime": regime, "network": "ResNet-50", "ranks": 8, "rows": rows}
-    file.write_text(json.dumps(said))
-    assert explorer.measured(tmp_path)["points"] == [[None, 0.3]]
-    assert explorer.measured(tmp_path)["groupings"] == {}  # without lesson 09
+    (lazy,) = found("03_lazy_allreduce", network="ResNet-50", rows=rows)
+    same = {"machine": "mgwfbp-10gbe", "network": "ResNet-50", "ranks": 8, "percent": 100}
+    assert lazy == same | {"lesson": "03", "wire": "float32", "theta": None, "step_s": 0.3}
     rows = [{"name": "MG-WFBP, greedy", "timing": {"median_s": 4.0}}, {"name": "lazy 1 MiB"}]
-    merged = {"regime": regime, "ranks": 8, "networks": {"r": {"title": "ResNet-50", "rows": rows}}}
-    (tmp_path / explorer.GROUPS_FIGURE).write_text(json.dumps(merged))
-    assert explorer.measured(tmp_path)["groupings"] == {"MG-WFBP": 0.2}
-    (tmp_path / explorer.GROUPS_FIGURE).write_text(json.dumps(merged | {"ranks": 4}))
-    assert explorer.measured(tmp_path)["groupings"] == {}
-    file.write_text("{}")
-    assert explorer.measured(tmp_path) is None
-    assert set(explorer.measured(ROOT)["groupings"]) == set(explorer.GROUPINGS.values())
+    merged = found("09_merged_gradients", networks={"r": {"title": "ResNet-50", "rows": rows}})[1]
+    assert (merged["grouping"], merged["step_s"]) == ("MG-WFBP", 0.2)
+    names = ("+ ring", "+ mixed precision", "+ overlap", "+ CSC")  # two without overlap
+    rows = [{"name": name, "step": {"median_s": 56.0}} for name in names]
+    place = {"like": "v100-56gbit", "dilation": 56.0, "network": "alexnet", "rows": rows}
+    places = {"one": place | {"ranks": 1}, "two": place | {"ranks": 2}}
+    _, eager, csc, _ = found("07_gradientflow", places=places)
+    assert (eager["theta"], eager["percent"], csc["theta"], csc["percent"]) == (0, 100, 2**22, 10)
+    assert eager["machine"] == "v100-56gbit" and eager["ranks"] == 2 and csc["step_s"] == 1.0
+    assert len(found("03_lazy_allreduce", regime={"like": "gone"})) == 3
+
+
+def test_measured_steps_are_near_their_predictions():
+    """Of the page's own setting, which was exported: above it, and by less than casts cost."""
+    points = explorer.measured(ROOT)
+    answers = {
+        tuple(each["setting"][key] for key in ("network", "ranks", "percent", "wire")): each
+        for each in explorer.exported(points)
+        if each["setting"]["network"] != "BERT-Large"
+    }
+    assert {point["lesson"] for point in points} == {"03", "04", "07", "08", "09"}
+    for point in points:
+        same = [point[key] for key in ("network", "ranks", "percent", "wire")]
+        machine = explorer.machines()[point["machine"]]
+        setting = explorer.setting(machine, same[0], same[1], point.get("theta"))
+        found = json.loads(answer(json.dumps(setting | {"percent": same[2], "wire": same[3]})))
+        predicted = found["steps"][point.get("grouping", "your theta")]["step_s"]
+        assert 0.95 < point["step_s"] / predicted < 1.7, point
+        assert tuple(same) in answers
 
 
 def test_without_npm_building_goes_on(tmp_path, monkeypatch):

@@ -1,13 +1,15 @@
 "use strict";
-// Draws what refgf/site/answers.py computes. No time is computed here: Python runs in Pyodide, and
-// until it is ready the page shows answers that were exported when the site was built.
+// Draws what refgf/site/answers.py computes. No time is computed here: the page shows answers that
+// were exported when the site was built, and loads Pyodide for the first setting that was not.
 (() => {
   const all = window.EXPLORER;
   const at = (id) => document.getElementById(id);
   const exported = new Map(all.exported.map((e) => [JSON.stringify(e.setting), e.answer]));
   const lists = { rate: all.rates, latency: all.latencies, ranks: all.ranks, theta: all.thetas, percent: all.percents };
+  const KEYS = ["network", "machine", "ranks", "percent", "wire"]; // of a measured setting
   const needPython = ["rate", "latency", "theta", "percent", "wire"];
   let python = null;
+  let loading = false;
   let waiting = false;
   let asking = false;
   let answered = {};
@@ -85,8 +87,8 @@
   }
 
   function drawSteps(found) {
-    const measured = points().length ? all.measured.groupings : {};
-    const column = Object.keys(measured).length ? ["measured, lesson 09"] : [];
+    const measured = points().filter((m) => m.grouping);
+    const column = measured.length ? [`measured, lesson ${measured[0].lesson}`] : [];
     const head = make("tr");
     for (const name of ["grouping", "theta", "step", "calls", "scaling efficiency", ...column]) {
       head.append(make("th", { scope: "col" }, name));
@@ -96,7 +98,7 @@
       const row = make("tr", { "data-name": name, "data-seconds": step.step_s, "data-calls": step.calls.length });
       const theta = name in thetas ? bytes(thetas[name]) : "none";
       const cells = [theta, time(step.step_s), step.calls.length, `${step.efficiency.toFixed(1)} %`];
-      if (column.length) cells.push(name in measured ? time(measured[name]) : "");
+      if (column.length) cells.push(measured.filter((m) => m.grouping === name).map((m) => time(m.step_s)).join(""));
       row.append(make("th", { scope: "row" }, name), ...cells.map((text) => make("td", {}, text)));
       return row;
     });
@@ -105,24 +107,22 @@
       make("li", {}, `${first} to ${after - 1}, ${bytes(size)}`)));
   }
 
-  function points() { // of the figure, if this is its setting
-    const m = all.measured;
-    const same = m && m.machine === at("machine").value && m.network === at("network").value &&
-      m.ranks === chosen("ranks") && chosen("percent") === 100 && at("wire").value === "float32" && ownLink();
-    return same ? m.points : [];
+  function points() { // that lessons measured with this setting, at any theta
+    const now = { ...setting(), machine: at("machine").value };
+    return ownLink() ? all.measured.filter((m) => KEYS.every((key) => m[key] === now[key])) : [];
   }
 
   function drawSweep(found) {
     const [left, height, inset] = [60, 240, 14]; // inset: no mark touches an axis
     const width = room("sweep") - left - 20;
-    const dots = points();
+    const dots = points().filter((m) => !m.grouping);
     const finite = found.sweep.map(([theta]) => theta).filter((theta) => theta);
     const [low, high] = [Math.log2(Math.min(...finite)) - 1, Math.log2(Math.max(...finite)) + 1];
     const x = (theta) => { // 0 at the left end, infinity at the right
       const power = theta === null ? high : theta === 0 ? low : Math.log2(theta);
       return left + inset + (width - 2 * inset) * (Math.min(high, Math.max(low, power)) - low) / (high - low);
     };
-    const top = 1.05 * Math.max(...found.sweep.map(([, s]) => s), ...dots.map(([, s]) => s));
+    const top = 1.05 * Math.max(...found.sweep.map(([, s]) => s), ...dots.map((m) => m.step_s));
     const y = (s) => 12 + height * (1 - s / top);
     const own = found.steps["your theta"].step_s;
     const svg = draw("svg", {
@@ -145,19 +145,19 @@
     svg.append(draw("text", { x: left + width / 2, y: y(0) + 38, "text-anchor": "middle" }, "theta"));
     const line = found.sweep.map(([theta, s], i) => `${i ? "L" : "M"}${x(theta)} ${y(s)}`).join(" ");
     svg.append(draw("path", { class: "curve", d: line }));
-    for (const [theta, s] of dots) {
-      const [cx, cy] = [x(theta), y(s)];
+    for (const m of dots) {
+      const [cx, cy] = [x(m.theta), y(m.step_s)];
       svg.append(draw("path", { class: "dot", d: `M${cx - 5} ${cy - 5} l10 10 m0 -10 l-10 10` }));
     }
     const [cx, cy] = [x(found.best_theta), y(found.steps["best theta"].step_s)];
     svg.append(draw("circle", { class: "best", cx, cy, r: 7 }));
     svg.append(draw("rect", { class: "own", x: x(chosen("theta")) - 4, y: y(own) - 4, width: 8, height: 8 }));
     at("sweep").replaceChildren(svg);
+    const lessons = [...new Set(points().map((m) => m.lesson))];
     at("measured").textContent = dots.length
-      ? `Crosses are lesson 03's measured steps with overlap, divided by its time dilation of ${all.measured.dilation}. ` +
-        "They and the table's column of lesson 09, another run, include what a call costs this emulation, which the curve leaves out."
-      : all.measured ? `Measured points exist for ${all.measured.network} on ${all.measured.machine}, ` +
-        `${all.measured.ranks} ranks, float32, all chunks.` : "";
+      ? `Crosses are steps that lesson${lessons.length > 1 ? "s" : ""} ${lessons.join(", ")} measured, divided by the time ` +
+        "dilation. They include what a call costs this emulation, which the curve leaves out."
+      : "";
   }
 
   // ---- what a reader does ----
@@ -181,11 +181,12 @@
     const asked = JSON.stringify(setting());
     const found = exported.get(asked) || (answered.asked === asked && answered.found);
     document.body.classList.toggle("stale", !found);
-    at("state").dataset.state = python ? "ready" : why ? "absent" : "loading";
+    if (!found && !python && !why) load();
+    at("state").dataset.state = python ? "ready" : why ? "absent" : loading ? "loading" : "exported";
     at("state").dataset.setting = found ? asked : "";
     if (found) {
       say(python ? "Computed by this project's Python, in this page." :
-        why || "Exported numbers; Python is being loaded.");
+        why || (loading ? "Exported numbers; Python is being loaded." : "Exported numbers. Other settings load Python once (13 MB)."));
       inSeconds = Math.max(...found.sweep.map(([, s]) => s)) >= 10;
       drawTimes(found); drawSteps(found); drawSweep(found);
       return;
@@ -216,6 +217,13 @@
     place("latency", machine().latency_us);
     later();
   }
+  function load() {
+    if (loading) return;
+    loading = true;
+    window.loadScript("modules.js")
+      .then(() => window.startPython(window.MODULES, "from refgf.site.answers import answer; answer"))
+      .then((found) => { python = found; redraw(); }, (problem) => without(`${problem.message}.`));
+  }
   function without(reason) { // only what was exported
     why = `Only exported numbers: ${reason}`;
     lists.ranks = all.exportedRanks;
@@ -239,12 +247,27 @@
   at("machine").addEventListener("change", asMachine);
   for (const id of ["network", "wire"]) at(id).addEventListener("change", later);
   window.addEventListener("resize", later);
+  const settings = new Map(); // that lessons measured: {keys: lessons}
+  for (const m of all.measured) {
+    const keys = JSON.stringify(KEYS.map((key) => m[key]));
+    settings.set(keys, (settings.get(keys) || new Set()).add(m.lesson));
+  }
+  at("lessons").replaceChildren(...[...settings].map(([keys, lessons]) => {
+    const [network, name, ranks, percent, wire] = JSON.parse(keys);
+    const dense = percent === 100 ? "" : `, ${percent} % of the chunks`;
+    const button = make("button", { type: "button" }, `${network}, ${ranks} ranks, ${wire}${dense}: lesson ${[...lessons].join(", ")}`);
+    button.addEventListener("click", () => {
+      Object.assign(at("network"), { value: network });
+      Object.assign(at("machine"), { value: name });
+      Object.assign(at("wire"), { value: wire });
+      place("ranks", ranks); place("percent", percent); place("theta", all.start.theta);
+      asMachine();
+      at("explorer").dispatchEvent(new Event("input"));
+    });
+    return button;
+  }));
   at("explorer").addEventListener("submit", (event) => event.preventDefault());
   redraw();
 
   if (!all.python) without("this site was built without Pyodide.");
-  else {
-    window.startPython(window.MODULES, "from refgf.site.answers import answer; answer")
-      .then((found) => { python = found; redraw(); }, (problem) => without(`${problem.message}.`));
-  }
 })();
