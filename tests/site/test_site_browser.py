@@ -4,6 +4,7 @@ Needs `pip install playwright`, `apt-get install chromium`, and for the test of 
 `npm install --prefix .venv/axe axe-core`. What is missing is skipped.
 """
 
+import io
 import random
 import re
 from pathlib import Path
@@ -157,6 +158,75 @@ def test_the_player_is_played_by_pointer(address, page):
     page.click("#play")
     page.wait_for_function("document.querySelector('#said').textContent.includes('Step 3')")
     assert page.text_content("#play") == "pause"
+
+
+TRAVEL = """(time) => {
+    for (const flight of document.getAnimations()) { flight.pause(); flight.currentTime = time; }
+    const inside = (a, b) => a.left > b.left - 4 && a.right < b.right + 4 &&
+        a.top > b.top - 4 && a.bottom < b.bottom + 4;
+    return [...document.querySelectorAll("span.message")].map((one) => {
+        const cells = [...document.querySelectorAll("#vector button")].filter((cell) =>
+            inside(one.getBoundingClientRect(), cell.getBoundingClientRect()));
+        return [one.dataset.message, ...cells.map((cell) => cell.dataset.cell)]; }).sort(); }"""
+
+
+@pytest.mark.parametrize("name, elements", [("ring", 4), ("direct", 4), ("tree", 8)])
+def test_messages_travel_from_the_cell_that_sends_to_the_one_that_receives(
+    address, page, name, elements
+):
+    page.goto(address + f"player/index.html#{name}/4/0")
+    page.wait_for_selector("#vector button")
+    page.evaluate("document.querySelector('.beside').scrollIntoView()")
+    page.evaluate("document.querySelector('#forward').click()")
+    begin, end = page.evaluate(TRAVEL, 0), page.evaluate(TRAVEL, 700)
+    assert page.locator("circle.message").count() == page.locator("line.now").count() > 0
+    plan = player.schedule(name, 4, 1)
+    wanted = sorted(
+        [f"{source}-{target}", f"{source}-{column}"]
+        for source, target, first, count, at in plan["messages"]
+        for column in range(first, first + count)
+        if at == 1
+    )
+    assert begin == wanted and len(begin) == elements
+    written = {f"{rank}-{column}" for at, rank, column, *_ in plan["writes"] if at == 1}
+    assert {cell for _, cell in end} <= written and len({cell for _, cell in end}) == len(wanted)
+    assert all(cell.startswith(message[-1]) for message, cell in end)
+    page.evaluate("for (const flight of document.getAnimations()) flight.finish()")
+    page.wait_for_function("!document.querySelector('.message')")
+    page.emulate_media(reduced_motion="reduce")
+    page.click("#forward")
+    assert page.locator(".message").count() == 0
+
+
+def test_grid_and_time_line_are_side_by_side_where_there_is_room(address, page):
+    page.goto(address + "player/index.html#ring/8/0")
+    page.wait_for_selector("#times line")
+    for width, beside in ((1280, True), (320, False)):
+        page.set_viewport_size({"width": width, "height": 900})
+        grid, times = (page.locator(one).bounding_box() for one in ("#vector", "#times"))
+        assert (times["x"] > grid["x"] + grid["width"]) == beside
+        assert (times["y"] < grid["y"] + grid["height"]) == beside
+
+
+def test_drawings_and_figures_fit_the_scheme(address, browser):
+    """Their ground is nearly the page's, dark or light, and an orange bar stays orange."""
+    image = pytest.importorskip("PIL.Image")
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        page.goto(address + "lessons/03/index.html")
+        page.evaluate(UNFOLD)
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        ground = [int(each) for each in re.findall(r"\d+", background)]
+        for i in range(2):
+            shot = io.BytesIO(page.locator("main img").nth(i).screenshot())
+            pixels = image.open(shot).convert("RGB")
+            corner = pixels.getpixel((3, 3))
+            assert max(abs(a - b) for a, b in zip(corner, ground)) < 8, (scheme, corner)
+            counts = pixels.getcolors(10**6)
+            orange = sum(n for n, (r, g, b) in counts if r > g + 25 and g > b + 25)
+            assert orange > 1000, (scheme, i)
+    page.close()
 
 
 def test_times_on_the_page_are_those_of_python(address, page):

@@ -6,6 +6,7 @@
   const all = window.PLAYER;
   const at = (id) => document.getElementById(id);
   const [FROM, TO, START, COUNT, STEP] = [0, 1, 2, 3, 4]; // of a message
+  const TRAVEL_MS = 700; // of a message
   const state = { algorithm: "ring", ranks: 4, step: 0, rank: 0, column: 0, timer: null };
   let plan = null;
 
@@ -68,11 +69,11 @@
     const text = node.map((child) => sum(child, false)).join(" + ");
     return outer ? text : `(${text})`;
   }
-  function held() { // what each place in memory holds after this step; null: nothing
+  function held(until = state.step) { // what each place in memory holds after a step; null: nothing
     const cells = Array.from({ length: state.ranks }, () => plan.columns.map(() => null));
     for (const [step, rank, column, tree, element, result] of plan.writes) {
-      if (step > state.step) break;
-      cells[rank][column] = { tree, element, result, isNew: step > 0 && step === state.step };
+      if (step > until) break;
+      cells[rank][column] = { tree, element, result, isNew: step > 0 && step === until };
     }
     return cells;
   }
@@ -190,7 +191,8 @@
     document.body.classList.toggle("stale", !found);
     if (!found) return;
     const total = found.reduce((latest, [, end]) => Math.max(latest, end), 0);
-    const [gap, height, top] = [56, 420, 24];
+    const [height, top] = [420, 24];
+    const gap = Math.max(42, Math.min(80, Math.floor(at("times").clientWidth / state.ranks)));
     const width = gap * state.ranks;
     const svg = draw("svg", {
       width, height: height + 2 * top, role: "img",
@@ -235,6 +237,46 @@
       return row;
     });
     at("sent").replaceChildren(head, ...rows);
+  }
+
+  function fly(node, from, to) {
+    node.classList.add("message");
+    node.setAttribute("aria-hidden", "true");
+    const frames = [{ transform: `translate(${from.join("px,")}px)` }, { transform: `translate(${to.join("px,")}px)` }];
+    const flight = node.animate(frames, { duration: TRAVEL_MS, easing: "ease-in-out", fill: "both" });
+    flight.finished.then(() => node.remove(), () => node.remove());
+  }
+  function target(m, sent, column) { // the column of the receiver in which an element arrives
+    const arrived = plan.writes.filter(([step, rank, , , element]) =>
+      step === m[STEP] && rank === m[TO] && sent && element === sent.element);
+    return (arrived.find(([, , , tree]) => tree === sent.tree) || arrived[0] || [0, 0, column])[2];
+  }
+  function travel() { // each element that is sent moves to its receiver, and a dot along its line
+    for (const old of document.querySelectorAll(".message")) old.remove();
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+    const [room, before] = [at("vector").parentElement, held(state.step - 1)];
+    const corner = room.getBoundingClientRect();
+    const spot = (rank, column) => {
+      const { left, top, width } = at("vector").querySelector(`[data-cell="${rank}-${column}"] .bar`).getBoundingClientRect();
+      return { from: [left - corner.left + room.scrollLeft, top - corner.top], width };
+    };
+    for (const m of now()) {
+      for (let column = m[START]; column < m[START] + m[COUNT]; column++) {
+        const sent = before[m[FROM]][column];
+        const [start, end] = [spot(m[FROM], column), spot(m[TO], target(m, sent, column))];
+        const node = make("span", { "data-message": `${m[FROM]}-${m[TO]}` });
+        node.style.width = `${start.width}px`;
+        node.style.backgroundImage = bar(sent ? leaves(sent.tree) : []);
+        room.append(node);
+        fly(node, start.from, end.from);
+      }
+    }
+    for (const line of at("times").querySelectorAll("line.now")) {
+      const [x1, y1, x2, y2] = ["x1", "y1", "x2", "y2"].map((name) => line.getAttribute(name));
+      const dot = draw("circle", { r: 5, style: `fill: ${line.style.stroke}` });
+      line.parentNode.append(dot);
+      fly(dot, [x1, y1], [x2, y2]);
+    }
   }
 
   function labels() {
@@ -325,9 +367,11 @@
     drawVector(); drawTree(); focusCell();
   }
   function go(step) {
+    const onward = step === state.step + 1 && step <= steps();
     state.step = Math.min(steps(), Math.max(0, step));
     if (state.step === steps()) pause();
     redraw();
+    if (onward) travel();
   }
   function pause() {
     clearInterval(state.timer);
@@ -338,7 +382,7 @@
     if (state.timer) { pause(); return; }
     if (state.step === steps()) state.step = 0;
     at("play").textContent = "pause";
-    state.timer = setInterval(() => go(state.step + 1), 800);
+    state.timer = setInterval(() => go(state.step + 1), TRAVEL_MS + 500);
     go(state.step + 1);
   }
   function options(id, values, chosen) {
