@@ -11,6 +11,7 @@ from lab.performance import claims as performance_claims
 from lab.performance import composed_picture
 from lab.performance import picture as performance
 from lab.scaling import picture as scaling
+from lab.scaling.far import RESNET_RATE
 from lab.stack import bars
 from lab.stack import picture as stack
 from lab.topk import claims as topk
@@ -51,7 +52,7 @@ def test_the_v100_of_each_lesson_has_its_source():
     assert "data sheet says: 15.7 Tflop/s (float32), 900 GB/s: at most 553 images/s" in text
     (others,) = [line for line in GLOSSARY.read_text().splitlines() if "V100's pace" in line]
     batch, seconds = like.load("v100-56gbit").step_s("resnet50")
-    for pace in (batch / seconds, performance.RESNET_RATE.values[0], 553):
+    for pace in (batch / seconds, RESNET_RATE.values[0], 553):
         assert f"{pace:.0f}" in others
 
 

@@ -42,7 +42,7 @@ def overlap_in_words(rows: list[dict]) -> str:
     low, high = min(ratios), max(ratios)
     return (
         f"A step with overlap takes {low:.2f} to {high:.2f} times as long as one without: "
-        "ranks share cores, which neither kernels nor rings were measured with."
+        "kernels and rings were each measured without the other."
     )
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from kit import axes
 from kit.words import number_of_bytes
 from lab.performance import bottleneck_study, composed_picture
-from lab.scaling.far import RESNET_RATE
+from lab.performance.claims import layers_s
 from refgf.papers.barrachina import roofline
 from refgf.papers.scaling.scaling import best_theta_step
 from refgf.predict.cost import Link
@@ -99,26 +99,23 @@ def draw_kernels(axis, kernels: list, training: dict, clock: str) -> None:
 
 
 def draw_steps(axis, steps: list, clock: str) -> None:
-    names = {"measured, each layer's fastest": {"color": axes.PREDICTED}, **MODELS}
-    for j, (label, style) in enumerate(names.items()):
-        name = label.split(",")[0]
+    """What the models predict of a step: the layers without the rest, which none predicts."""
+    measured = [MS * layers_s(step, "measured") for step in steps]
+    series = {"measured": {"color": axes.COLOURS[2]}, **MODELS}
+    for j, (name, style) in enumerate(series.items()):
         x = [i + 0.27 * (j - 1) for i in range(len(steps))]
-        heights = [MS * step["totals_s"][name] for step in steps]
-        hatch = ("", "//", "..")[j]
-        axis.bar(x, heights, 0.25, color=style["color"], ec="white", hatch=hatch, label=label)
-    if "repeats_s" in steps[0]:
-        middle = [MS * step["totals_s"]["measured"] for step in steps]  # the fastest layers
-        high = [MS * max(step["repeats_s"]) for step in steps]
-        bars = [[0] * len(steps), np.maximum(0, np.subtract(high, middle))]
-        x, grey = np.arange(len(steps)) - 0.27, axes.COLOURS[5]
-        axis.set_ylim(0, 1.4 * max(*high, axis.get_ylim()[1] / 1.05))  # room for the legend
-        axis.errorbar(
-            x, middle, bars, ls="none", capsize=3, color=grey, label="slowest measured step"
-        )
+        heights = [MS * layers_s(step, name) for step in steps]
+        label = "measured, each layer's fastest" if name == "measured" else name
+        look = {"color": style["color"], "ec": "white", "hatch": ("", "//", "..")[j]}
+        bars = axis.bar(x, heights, 0.25, label=label, **look)
+        if name != "measured":
+            errors = [f"{high / true - 1:+.0%}" for high, true in zip(heights, measured)]
+            axis.bar_label(bars, errors, padding=2)
+    axis.set_ylim(0, 1.35 * axis.get_ylim()[1])  # room for the legend
     axis.set_xticks(range(len(steps)), [step["batch"] for step in steps])
     axis.set(
         title=f"{steps[0].get('network', 'A narrow AlexNet')}:\n"
-        "forward and backward at unseen batch sizes",
+        "all such layers together, at unseen batch sizes",
         xlabel="images in a batch",
         ylabel=f"ms of this machine's {clock}",
     )
@@ -165,7 +162,7 @@ def computing(shares: dict) -> float:
 
 
 def kept(sweeps: dict, base: dict) -> str:
-    """The scaling efficiency on the most ranks, and why lesson 08 predicts a higher one."""
+    """The scaling efficiency on the most ranks, and with the best theta, as in lesson 08."""
     most, system = sweeps["ranks"][-1], bottleneck_study.SYSTEM
     ranks = round(base["ranks"] * most["factor"])
     node = roofline.Node(base["flops"], base["memory"])
@@ -177,10 +174,9 @@ def kept(sweeps: dict, base: dict) -> str:
     network = bottleneck_study.NETWORKS["ResNet-50"]()
     best = roofline.study(network, base["batch"], node, link, ranks, best_theta)
     return (
-        f"On {ranks} ranks {computing(most['shares']):.0f} % of a step are computing, its scaling "
-        f"efficiency, with theta = {number_of_bytes(system.threshold_bytes)}; with the best theta "
-        f"{computing(best.shares):.0f} %. Lesson 08 predicts more: it takes the best theta, "
-        f"float16, and the GPU of {RESNET_RATE.values[0]:.0f} images/s (glossary: V100's pace)."
+        f"Efficiency on {ranks} ranks: {computing(most['shares']):.0f} % with theta = "
+        f"{number_of_bytes(system.threshold_bytes)}; {computing(best.shares):.0f} % with the best "
+        f"theta, which lesson 08 takes, with another V100 (glossary: V100's pace)."
     )
 
 
@@ -208,12 +204,12 @@ def draw_sweep(axis, sweeps: dict, base: dict) -> None:
         size = 10 - 1.5 * number  # a line over another lets it be seen
         axis.plot(factors, gains, label=units[resource], ms=size, **SWEPT[resource])
         if resource == "ranks":
-            text = f"x {gains[-1]:.2g}: {computing(points[-1]['shares']):.0f} %\nare computing"
+            text = f"x {gains[-1]:.2g}: efficiency {computing(points[-1]['shares']):.0f} %"
             spot, place = (factors[-1], gains[-1]), {"ha": "right", "textcoords": "offset points"}
             axis.annotate(text, spot, (12, 10), **place)
     axis.set(
         title=f"ResNet-50, lazy allreduce, {base['ranks']} V100s: images/s of all with one "
-        "resource changed\n(a resource may slow a step although another takes more of its time)",
+        "resource changed",
         xlabel="times as much of the resource (base in brackets)",
         ylabel="images/s relative to the base",
     )

@@ -58,11 +58,13 @@ def test_ranks_on_other_machines_take_no_cores(step_s, monkeypatch):
 
 
 def test_the_screen_shows_the_largest_composed_step():
-    step = {"batch": 20, "totals_s": {"measured": 1.0, "roofline": 2.0, "perceptrons": 1.1}}
+    step = {"batch": 20, "measured": {"fc6": [0.4, 0.6]}, "rest_s": 9.0}
+    step |= {"roofline": {"fc6": [1.0, 1.0]}, "perceptrons": {"fc6": [0.5, 0.6]}}
     kernel = {"measured_s": 1.0, "roofline": 1.2, "perceptrons": 1.1}
     result = {"kernels": [kernel], "steps": [step]}
     old = [row.what for row in claims.rows(result)]
-    assert old[-2:] == ["step of 20 images, roofline", "step of 20 images, perceptrons"]
+    assert old[-2:] == ["all layers at 20 images, roofline", "all layers at 20 images, perceptrons"]
+    assert claims.rows(result)[-1].cells()[1:] == ["1 s", "1.1 s", "10%"]  # without the rest
     timing = {"median_s": 0.5, "low_s": 0.4, "high_s": 0.6}
     result["composed"] = [
         {
@@ -75,3 +77,16 @@ def test_the_screen_shows_the_largest_composed_step():
     rows = claims.rows(result)
     assert len(rows) <= 5
     assert rows[-1].cells() == ["step of 8 ranks, perceptrons and rings", "500 ms", "450 ms", "10%"]
+
+
+@pytest.mark.parametrize("errors, left", [((1, 2), 1.0), ((-1, -2), 1.0), ((-1, 2), 1 / 3)])
+def test_errors_of_one_sign_add_up(errors, left):
+    measured = {"conv1": [3.0, 4.0], "fc6": [3.0, 5.0]}
+    model = {k: [f, b + e] for (k, (f, b)), e in zip(measured.items(), errors, strict=True)}
+    steps = [{"batch": b, "measured": measured, "model": model} for b in (5, 10)]
+    steps[0] |= {"model": measured}
+    assert claims.left_of_errors("model")({"steps": steps}) == pytest.approx(left)
+
+
+def test_the_control_has_the_images_of_a_composed_step():
+    assert claims.COMPOSED_BATCH == composed_steps.BATCH
