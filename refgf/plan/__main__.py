@@ -72,7 +72,8 @@ def parser() -> argparse.ArgumentParser:
     add("--overlap", type=float, nargs="+", metavar="SHARE", help=overlap)
     flat = f"the flat one: {', '.join(LINES)}; tree: binomial, not NCCL's. {NCCL}: NCCL's own "
     flat += "choice of ring or tree, with what published steps took longer than the formulas "
-    flat += f"(default: {NCCL} for nodes of GPUs and --between, else ring)"
+    flat += f"(default: {NCCL} for nodes of GPUs, --between and texts of NCCL's times, unless they "
+    flat += "name NCCL_ALGO; else ring)"
     add("--allreduce", help=flat)
     add("--measured-ranks", type=int, help="of an OSU or nccl-tests text that does not say")
     add("--measured-hosts", type=int, help="of these ranks, if the text has no list of devices")
@@ -216,9 +217,8 @@ def asked_of(
     given: argparse.Namespace, step: StepTimes, network: fabric.Fabric, size: int
 ) -> Question:
     """With NCCL's allreduce what published steps say of it is an input, too."""
-    named = given.allreduce or (
-        NCCL if given.between or given.machine in nodes.described() else "ring"
-    )
+    own = given.between or given.machine in nodes.described() or network.nccl_times
+    named = given.allreduce or (NCCL if own else "ring")
     shares = sorted(given.overlap or [1.0])
     if len(shares) > 2 or not 0 <= shares[0] <= shares[-1] <= 1:
         got = " ".join(map(str, given.overlap))

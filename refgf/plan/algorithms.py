@@ -59,5 +59,7 @@ def not_a_ring(short: str, long: str, hosts: int, per_host: int) -> tuple[str, d
     said = f"WARNING: {how}. A tree has {2 * tree} hops where a ring has {2 * (size - 1)}. On other"
     held = " and ".join(f"{factor:.3g} times {name}" for name, factor in slower.items())
     said += f" ranks a ring may have up to {held}, and a tree less than its line: the intervals "
-    said += "hold both. --allreduce nccl plans NCCL's choice. Measure with NCCL_ALGO=Ring, or as "
-    return said + "many ranks as you plan for.", slower
+    said += (
+        "hold both. NCCL's choice is planned (--allreduce nccl) unless the text names NCCL_ALGO. "
+    )
+    return said + "Measure on as many ranks as you plan for.", slower

@@ -129,7 +129,8 @@ def read_nccl(table: Table, path: str, stated: Stated) -> Measured:
         notes = (*notes, "Only its in-place columns have times, and they are used.")
     notes = (*notes, *other_in_place(table))
     said, slower = not_a_ring(*algorithms_of(table), hosts, per_host)
-    return replace(found, notes=(said, *notes) if said else notes, slower=slower)
+    notes = (said, *notes) if said else notes
+    return replace(found, notes=notes, slower=slower, own_choice="NCCL_ALGO" not in table.before)
 
 
 def other_in_place(table: Table) -> tuple[str, ...]:
@@ -353,6 +354,7 @@ def read_osu(table: Table, path: str, stated: Stated) -> Measured:
     per_host = on_each(ranks, stated.hosts, why, path)
     title = f"{title}, {ranks} ranks of {ranks // per_host} hosts"
     found = Measured(title, ranks, per_host=per_host, **fitted(points, path))
+    found = replace(found, own_choice="CCL" in table.title)
     steps = 2 * (ranks - 1) / ceil(log2(ranks))
     if steps > 1 and title.startswith("OSU MPI "):
         said = f"An MPI library may sum small messages in {ceil(log2(ranks))} steps, not in a "

@@ -35,7 +35,7 @@ def calibrated(asked: Question, fabric: str | None = None) -> Question:
     data = tables()[name]
     notes = note(name, data), *beyond(name, data, asked)
     given = Unmodelled(data["middle"], data["most"], notes=notes)
-    if fabric is None and name != ONE_BOX:
+    if fabric is None and name != ONE_BOX and not asked.fabric.lines:
         kind = "TCP" if name == ETHERNET else "RDMA"
         said = f"The link between nodes is taken for {kind}: TCP's latency is "
         said += f"{1e6 * TCP_LATENCY_S:g} us or more, RDMA's less."
@@ -74,15 +74,17 @@ def beyond(name: str, data: dict, asked: Question) -> tuple[str, ...]:
 def fabric_of(asked: Question) -> str:
     if asked.nodes == 1:
         return ONE_BOX
-    return ETHERNET if asked.fabric.between.alpha_s >= TCP_LATENCY_S else RDMA
+    tcp = asked.fabric.between.alpha_s >= TCP_LATENCY_S and not asked.fabric.lines
+    return ETHERNET if tcp else RDMA
 
 
 def note(name: str, data: dict) -> str:
     """On Ethernet what is not modelled is that of RDMA, besides the rate of TCP."""
     of = RDMA if name == ETHERNET else name
     return (
-        f"Not modelled (missed): a step takes {data['middle']:.2f} times what the formulas say, 1 "
-        f"to {data['most']:.2f}, as {tables()[of]['rows']} published rows ({of}) did."
+        f"Not modelled (missed): {data['middle']:.2f}, 1 to {data['most']:.2f}, multiplies the "
+        f"whole step, its computing too, because {tables()[of]['rows']} published steps ({of}) "
+        "took as many times what the formulas say. It is no time of a call."
     )
 
 

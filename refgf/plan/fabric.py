@@ -17,9 +17,10 @@ from refgf.cluster import like
 from refgf.machine.units import parse_rate, parse_time
 from refgf.papers.scaling.machine import Machine
 from refgf.papers.scaling.machine import load as load_machine
-from refgf.plan import benchmarks, measure, measurements, nodes, texts
+from refgf.plan import benchmarks, measure, measurements, nccl, nodes, texts
 from refgf.plan.benchmarks import NOTHING, Stated
 from refgf.plan.measurements import Times
+from refgf.plan.nccl import Nccl
 from refgf.predict.cost import Line, Link
 
 LEAST = 0.05  # relative; a fit's scatter says nothing about another day
@@ -39,6 +40,9 @@ class Fabric:
     ring_hop          the mean hop of a measured ring over nodes of lines_per_node ranks; None: the
                       latency of `between` was measured alone, and a flat ring pays it in each step
     lines             {ranks: Line or Times} of measured allreduces of float32 gradients
+    nccl_times        the arguments of nccl.fitted, of an allreduce that NCCL chose itself
+    nccl_slower       how many times as much it may cost on other ranks than the model says
+    stretch           of NCCL's latencies and times per byte, if the network is scaled
     line_ranges       {"alpha" | "beta": (lowest, highest factor)} of these lines; none: as ranges
     lines_per_node    ranks a node of these allreduces; 0: unknown
     notes             what the numbers do not say, a sentence each
@@ -71,6 +75,24 @@ class Fabric:
     doubles: bool = False
     line_ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     circles: dict[str, str] = field(default_factory=dict)
+    nccl_times: tuple | None = None
+    nccl_slower: float = 1.0
+    stretch: tuple[float, float] = (1.0, 1.0)
+
+    @property
+    def nccl(self) -> Nccl | None:
+        """NCCL's model of the measured allreduce, or None. Other ranks have its links."""
+        if self.nccl_times is None:
+            return None
+        alpha, beta = self.stretch
+        most = CHOSEN["alpha"][1] * self.nccl_error[1]  # a ring's alpha may have more
+        return nccl.fitted(*self.nccl_times)[0].scaled(min(most, alpha), beta)
+
+    @property
+    def nccl_error(self) -> tuple[float, float]:
+        """(least, most) cost on other ranks / that by NCCL's model: its error on the measured."""
+        least, most = nccl.fitted(*self.nccl_times)[1]
+        return least, self.nccl_slower * most
 
     def scaled(
         self,
@@ -88,7 +110,8 @@ class Fabric:
             given[name] = min(high, max(low, given[name]))
         lines = {size: stretched(line, **given) for size, line in self.lines.items()}
         found = replace(self, between=between, inside=inside, ring_hop=mean, lines=lines)
-        return replace(found, ring_share=ring * self.ring_share)
+        stretch = alpha * self.stretch[0], beta * self.stretch[1]
+        return replace(found, ring_share=ring * self.ring_share, stretch=stretch)
 
 
 def stretched(line: Line | Times, alpha: float, beta: float) -> Line | Times:
@@ -194,6 +217,8 @@ def with_inside(given: Fabric, latency: str, rate: str, source: str) -> Fabric:
     except ValueError as error:
         raise ValueError(f"plan, link inside a node, {error}; as --inside 5us 800gbit") from None
     found = replace(given, inside=link, inside_source=source)
+    if found.nccl_times:
+        found = replace(found, nccl_times=(*found.nccl_times[:-1], link))
     return found if given.ring_hop is None else apart(found)
 
 
@@ -268,7 +293,7 @@ def of_machine(given: Machine) -> Fabric:
 
 
 def of_text(measured: measurements.Measured) -> Fabric:
-    lines = {measured.size: measured.line} if measured.size else {}
+    lines = {measured.size: Times(measured.curve)} if measured.size else {}
     ranges = ranges_of(measured.link, measured.errors(), deviations=3)  # 2 miss one text in ten
     if measured.fit.largest_error > measurements.NOISY:
         least, most = measured.spread
@@ -280,8 +305,12 @@ def of_text(measured: measurements.Measured) -> Fabric:
         ranges = {name: (low, max(high, CHOSEN[name][1])) for name, (low, high) in ranges.items()}
     found = Fabric(measured.title, f"fit: {measured.fit}", measured.between, None, lines, ranges)
     found = replace(found, lines_per_node=measured.per_host, notes=measured.notes)
-    exact = isinstance(measured.line, Times)  # no line's error is theirs
-    found = replace(found, line_ranges=dict(CHOSEN) if exact else ranges)
+    far = measured.fit.largest_error > measurements.NOISY  # then no line's error is theirs
+    found = replace(found, line_ranges=dict(CHOSEN) if far else ranges)
+    if measured.own_choice:
+        asked = measured.times, measured.size // measured.per_host, measured.per_host, None
+        slower = measured.slower.get("beta", 1.0)
+        found = replace(found, nccl_times=asked, nccl_slower=slower)
     found = replace(found, alpha_known=measured.alpha_known, doubles="alpha" in measured.slower)
     ranges = {
         name: (low, min(MOST, high * measured.slower.get(name, 1.0)))

@@ -15,7 +15,7 @@ from math import inf, sqrt
 from statistics import median
 from typing import Any, NoReturn
 
-from refgf.predict.cost import Line, Link
+from refgf.predict.cost import Link
 from refgf.predict.fit import Curve, Fit, fit_line
 
 US = 1e-6
@@ -29,7 +29,7 @@ SLOW_RATE, LONG_S = 0.5e9 / 8, 500e-6  # below, and above: doubted, too
 
 @dataclass(frozen=True)
 class Times:
-    """T(bytes) as measured, straight between two sizes, where no line comes near all of them.
+    """T(bytes) as measured, straight between two sizes.
 
     alpha multiplies the time of the smallest message, beta what larger ones take longer.
     """
@@ -60,6 +60,7 @@ class Measured:
     spread       the lowest and the highest of the times, as factors of the line's
     times        the times themselves, by size
     slower       {"alpha" | "beta": how many times as much it may be on other ranks than these}
+    own_choice   did NCCL choose the algorithm itself?
     """
 
     title: str
@@ -71,6 +72,7 @@ class Measured:
     spread: tuple[float, float] = (1.0, 1.0)
     times: tuple[tuple[float, float], ...] = ()
     slower: dict[str, float] = field(default_factory=dict)
+    own_choice: bool = False
 
     @property
     def link(self) -> Link:
@@ -90,9 +92,11 @@ class Measured:
         return sqrt(max(1, self.per_host))
 
     @property
-    def line(self) -> Line | Times:
-        """The line; the times where it is far from one of them."""
-        return Times(Curve(self.times)) if self.fit.largest_error > NOISY else self.fit.line
+    def curve(self) -> Curve:
+        """The times. What is shorter than all of them is on the way from the line's latency."""
+        least, first_s = self.times[0]
+        start = ((0.0, min(first_s, self.fit.a_s)),) if least > AVOIDED else ()
+        return Curve((*start, *self.times))
 
     def errors(self) -> tuple[float, float]:
         """(alpha_error_s, beta_error_s_per_byte)."""
@@ -196,8 +200,8 @@ def warnings(points: list[tuple[float, float]], fit: Fit) -> tuple[str, ...]:
     worst = ", ".join(f"{nbytes:,.0f} bytes by {100 * error:.0f} %" for error, nbytes in far[:3])
     return (
         f"WARNING: {len(far)} of {len(points)} times are more than {100 * NOISY:.0f} % from the "
-        f"line: {worst}. Where these ranks are planned, the times are used, and where others are, "
-        "the line; the intervals are widened to the largest. Measure again.",
+        f"line: {worst}. Where these ranks are planned, the times are used. A ring on others is "
+        "planned with the line, and its intervals are widened to the largest. Measure again.",
     )
 
 

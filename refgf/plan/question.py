@@ -160,21 +160,28 @@ class Question:
         return bool(self.fabric.lines) and self.size > 1 and not self.measured
 
     @property
-    def least(self) -> dict[str, float]:
-        """Of the costs of a link that was fitted to other ranks of a text, the least share here.
+    def planned_nccl(self) -> bool:
+        """Is NCCL's model used on other ranks than those of a text, by which it was fitted?"""
+        return self.extrapolated and self.allreduce == NCCL and self.fabric.nccl_times is not None
 
-        Fewer nodes may have less contention, more ranks a node more adapters. Where NCCL or MPI
-        chose steps that grow with log2 of the nodes, a ring's grow too fast.
+    @property
+    def elsewhere(self) -> dict[str, tuple[float, float]]:
+        """{cost of a link fitted to other ranks of a text: (least, most) times of it here}.
+
+        Fewer nodes may have less contention; more ranks a node have more adapters, fewer have
+        fewer. Where NCCL or MPI chose steps that grow with log2 of the nodes, a ring's grow too
+        fast.
         """
         size, k = max(self.fabric.lines), self.fabric.lines_per_node
         if not k:
             return {}
         fewer = FEWER if self.nodes < size // k else 1.0
-        found = {"alpha": fewer, "beta": fewer * min(1.0, k / self.per_node)}
+        adapters = k / self.per_node if self.nodes > 1 else 1.0
+        found = {"alpha": (fewer, 1.0), "beta": (fewer * min(1.0, adapters), max(1.0, adapters))}
         if self.fabric.doubles and self.allreduce == "ring":
             more = doubled(self.nodes, self.per_node) / doubled(size // k, k)
-            found["alpha"] *= min(1.0, more * (size - 1) / (self.size - 1))
-        return {name: share for name, share in found.items() if share < 1}
+            found["alpha"] = fewer * min(1.0, more * (size - 1) / (self.size - 1)), 1.0
+        return found
 
     @property
     def flat(self) -> Line | Times | Slowest | Nccl:
@@ -183,6 +190,8 @@ class Question:
             return Line(0.0, 0.0)
         if self.measured:
             return self.fabric.lines[self.size]
+        if self.planned_nccl:
+            return replace(self.fabric.nccl, nodes=self.nodes, per_node=self.per_node)
         if self.allreduce == NCCL:
             return Nccl(self.nodes, self.per_node, self.inside, self.fabric.between)
         lines = [LINES[self.allreduce](self.size, hop) for hop in self.hops]
@@ -201,9 +210,11 @@ def ranges(question: Question) -> dict[str, tuple[float, float]]:
     """
     found = dict(question.fabric.ranges)
     if question.extrapolated:
-        for name, (low, high) in CHOSEN.items():
-            share = question.least.get(name, 1.0)
-            found[name] = share * min(low, found[name][0]), max(high, found[name][1])
+        off = question.fabric.nccl_error if question.planned_nccl else (1.0, 1.0)
+        for name, both in CHOSEN.items():
+            (low, high), (least, most) = found[name], question.elsewhere.get(name, (1.0, 1.0))
+            low, high = min(low, both[0] * off[0]), max(high, both[1] * off[1])
+            found[name] = least * low, most * high
     if question.pays_slowest_hop:
         found["ring"] = question.mean_share, 1.0
     given = question.unmodelled

@@ -5,7 +5,7 @@ from dataclasses import replace
 from textwrap import wrap
 from typing import Any
 
-from refgf.plan import buckets, judged
+from refgf.plan import buckets, judged, nccl
 from refgf.plan.question import NCCL, Question, ranges, slowest
 from refgf.plan.systems import CSC_PERCENT, DASO_EVERY, DASO_WAIT, SYSTEMS, TOPK_DENSITY
 from refgf.plan.uncertainty import curve, planned
@@ -90,13 +90,22 @@ def network_notes(question: Question) -> list[str]:
     """What the reader should know of the network and of options without an effect."""
     fabric, k = question.fabric, question.per_node
     found = [*fabric.notes, *question.unmodelled.notes]
-    on, left = fabric.lines_per_node, ""
+    on, left, by = fabric.lines_per_node, "", "the fitted link"
+    if question.planned_nccl:
+        link, (least, most) = fabric.nccl.between, nccl.fitted(*fabric.nccl_times)[1]
+        by = "NCCL's model with the links that fit best"
+        found.append(
+            f"The measured times are {least:.2f} to {most:.2f} times those of NCCL's model with "
+            f"{in_words(costs(link))} between nodes."
+        )
+    if question.measured:
+        found.append("A call of a measured size takes the text's time.")
     if question.allreduce != NCCL:
         left = " What published steps took longer than formulas is left out (--allreduce nccl)."
     if on not in (0, k) and question.size > 1:
         found.append(
-            f"The allreduce was measured with {on} a node and is predicted with {k}, by the fitted "
-            f"link. The measured line is used for --ranks {' or '.join(map(str, fabric.lines))} "
+            f"The allreduce was measured with {on} a node and is predicted with {k}, by {by}. "
+            f"The measured times are used for --ranks {' or '.join(map(str, fabric.lines))} "
             f"--ranks-per-node {on}."
         )
         if on < k:
@@ -108,7 +117,7 @@ def network_notes(question: Question) -> list[str]:
     elif question.extrapolated:
         measured = " and ".join(map(str, sorted(fabric.lines)))
         found.append(
-            f"Measured on {measured} ranks, predicted for {question.size} by the fitted link: its "
+            f"Measured on {measured} ranks, predicted for {question.size} by {by}: the "
             "intervals are at least the chosen ones, and have no contention of more nodes, but "
             f"less of fewer.{left}"
         )

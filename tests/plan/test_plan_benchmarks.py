@@ -177,7 +177,7 @@ def test_from_two_hosts_the_interval_holds_what_four_measured(hosts):
     assert holds(two, four.ring_hop) and not holds(four, two.ring_hop)
     assert any("on 2 hosts, where NCCL sends through trees" in note for note in two.notes)
     assert not any("2 hosts" in note for note in four.notes)
-    assert two.scaled(beta=2.0).lines[16].b_s_per_byte < 1.1 * two.lines[16].b_s_per_byte
+    assert two.scaled(beta=2.0).lines[16](1e9) < 1.1 * two.lines[16](1e9)
 
 
 def logged(short: str, long: str) -> str:

@@ -1,0 +1,125 @@
+"""Texts of NCCL's times: planned as NCCL chooses, on their own ranks with the times themselves."""
+
+import pytest
+
+from refgf.plan import __main__ as command
+from refgf.plan import fabric, nccl
+from refgf.plan.nccl import Nccl
+from refgf.plan.question import NCCL, Question, ranges
+from refgf.plan.step_times import StepTimes
+from refgf.plan.uncertainty import planned
+from refgf.predict.cost import Link, ring_line
+from tests.support import benchmark_texts
+
+RING = ring_line(8, Link(10e-6, 1e-10))
+STEP = StepTimes("one call", "this test", ((1e-9, 1 << 20),))
+
+
+def loaded(tmp_path, size, line, a_host, **options):
+    path = tmp_path / "text.txt"
+    path.write_text(benchmark_texts.nccl(size, line, a_host=a_host, **options))
+    return str(path), fabric.load(str(path))
+
+
+def asked_of(path, ranks, k, *more):
+    words = ["plan", "--model", "resnet50", "--batch", "64", "--rate", "360", *more]
+    words += ["--machine", path] * bool(path) + ["--ranks", str(ranks), "--ranks-per-node", str(k)]
+    given = command.parser().parse_args(words)
+    network = command.network_of(given, command.Stated())
+    if given.inside:
+        network = fabric.with_inside(network, *given.inside, "--inside")
+    step = command.inputs.read_model(given.model, network, given.batch, given.rate)
+    return command.asked_of(given, step, network, ranks)
+
+
+@pytest.mark.parametrize(
+    "before, named",
+    [
+        ((), NCCL),
+        (("NCCL_ALGO=Ring",), "ring"),
+        (("NCCL_ALGO set by environment to Tree",), "ring"),
+    ],
+)
+def test_nccl_s_own_choice_is_planned_unless_the_text_names_one(tmp_path, before, named):
+    path, _ = loaded(tmp_path, 8, RING, 1, before=before)
+    asked = asked_of(path, 16, 1)
+    assert asked.allreduce == named and ("missed" in ranges(asked)) is (named == NCCL)
+    assert asked_of(path, 16, 1, "--allreduce", "ring").allreduce == "ring"
+
+
+def test_a_measured_link_and_an_assumed_one_do_not_contradict_each_other(tmp_path):
+    """16 GPUs, 8 a node, 80 Gbit/s measured and 100 assumed: both points in both intervals."""
+    path, _ = loaded(tmp_path, 8, RING, 1, before=())
+    inside = "--inside", "3us", "960gbit"
+    both = [
+        asked_of(path, 16, 8, *inside),
+        asked_of(None, 16, 8, *inside, "--between", "5us", "100gbit"),
+    ]
+    found = [planned("theta", each) for each in both]
+    assert both[0].unmodelled.most == both[1].unmodelled.most > 1
+    for one, other in (found, found[::-1]):
+        assert one.low_s < other.step_s < one.high_s
+
+
+@pytest.mark.parametrize("size, k", [(8, 4), (6, 2), (7, 1)])
+def test_a_call_of_a_measured_size_takes_the_time_of_the_text(tmp_path, size, k):
+    """On the measured ranks, placed alike; whatever line comes near."""
+
+    def uneven_s(n):
+        return 2e-5 + 1e-10 * n * (1.15 if n.bit_length() % 2 else 0.95)
+
+    _, found = loaded(tmp_path, size, uneven_s, k, before=())
+    for allreduce in (NCCL, "ring"):
+        call = Question(STEP, found, size, k, allreduce=allreduce).flat
+        for n in (1 << bit for bit in range(10, 27)):
+            assert call(n) == pytest.approx(uneven_s(n), rel=2e-3)
+
+
+@pytest.mark.parametrize("nodes, k", [(2, 4), (8, 4), (10, 1), (5, 3)])
+def test_the_fit_finds_the_links_of_its_own_times(nodes, k):
+    """Of NCCL's model with an NVLink whose latency is as far from NCCL's as that between nodes."""
+    own = Nccl(nodes, k, Link(2 * 3.4e-6, 1 / 40e9), Link(2 * 14e-6, 1 / 10e9))
+    times = tuple((float(1 << bit), own(1 << bit)) for bit in range(10, 31))
+    found, (least, most) = nccl.fitted(times, nodes, k, None)
+    assert 0.98 < least <= most < 1.02
+    for more in (2, 16):
+        for n in (1 << 12, 1 << 22, 1 << 28):
+            there = [Nccl(more * nodes, k, each.inside, each.between)(n) for each in (found, own)]
+            assert there[0] == pytest.approx(there[1], rel=0.05)
+
+
+@pytest.mark.parametrize("size, k", [(32, 4), (8, 1), (6, 2)])
+@pytest.mark.parametrize("more", [2, 16])
+def test_a_tree_on_more_hosts_lies_in_the_interval(tmp_path, size, k, more):
+    """Up and down a chain of k and a tree over the hosts, of 4 KiB and 64 MiB."""
+
+    def tree_s(ranks, n):
+        return 2 * (k - 1 + (ranks // k - 1).bit_length()) * 5e-6 + 1e-10 * n
+
+    _, found = loaded(tmp_path, size, lambda n: tree_s(size, n), k, before=())
+    for n in (4096, 1 << 26):
+        step = StepTimes("one call", "this test", ((1e-9, n // 4),))
+        asked = Question(step, found, more * size, k, allreduce=NCCL)
+        done = planned("eager", asked)
+        assert asked.planned_nccl and done.low_s <= tree_s(more * size, n) <= done.high_s
+
+
+@pytest.mark.parametrize("size, k, other", [(10, 1, 8), (80, 8, 1)])
+def test_adapters_may_grow_with_the_ranks_of_a_node(tmp_path, size, k, other):
+    """An adapter for each rank: 10 hosts, 1 or 8 ranks on each, planned with 8 or 1; 128 MiB."""
+
+    def own_s(k, n):
+        return ring_line(10 * k, Link(5e-6, 1e-10 / k))(n)
+
+    _, found = loaded(tmp_path, size, lambda n: own_s(k, n), k, before=())
+    step = StepTimes("one call", "this test", ((1e-9, 1 << 25),))
+    done = planned("eager", Question(step, found, 10 * other, other, allreduce=NCCL))
+    assert done.low_s <= own_s(other, 1 << 27) <= done.high_s
+
+
+def test_shorter_messages_than_the_text_s_are_on_the_way_from_the_line(tmp_path):
+    """16 MiB and more: a call of 1 KiB does not take what 16 MiB take, and 16 MiB do."""
+    line = ring_line(4, Link(50e-6, 1e-9))
+    _, found = loaded(tmp_path, 4, line, 1, before=(), sizes=[1 << bit for bit in range(20, 28)])
+    call = found.lines[4]
+    assert call(1024) < 1.5 * line(1024) and call(1 << 20) == pytest.approx(line(1 << 20), rel=1e-3)
