@@ -90,7 +90,8 @@ def parser() -> argparse.ArgumentParser:
     shared = "predict ZeRO-1, FSDP, HSDP and DiLoCo, too, and the memory of a rank; below"
     add("--sharded", action="store_true", help=shared)
     given = sharding.Sharded()
-    add("--units", type=int, default=given.units, help="of FSDP, at most (default: %(default)s)")
+    units = f"of FSDP, at most (default: a transformer's blocks, else {sharding.UNITS})"
+    add("--units", type=int, help=units)
     micro = "micro-batches a step of --sharded (default: %(default)s)"
     add("--accumulate", type=int, default=given.accumulate, metavar="N", help=micro)
     steps = "H of DiLoCo (default: %(default)s)"

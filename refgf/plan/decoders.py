@@ -9,6 +9,7 @@ Number of parameters (computed): MPT-7B 6,658,859,008, as its authors' table; Ll
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
 from refgf.papers.scaling.shapes import Builder, Workload
 
@@ -87,6 +88,25 @@ class Decoder:
         tensors = [("weight", (self.words, self.features), flops)] if self.plain else []
         forward = flops, flops if self.plain else 2 * flops
         net.add("head", "fc", tensors, *forward, shape)
+
+
+def units(workload: Workload) -> tuple[int, ...]:
+    """Gradients of each unit that FSDP wraps, in the order of generation; () without blocks.
+
+    A unit is a block; what precedes the first one; and what follows the last one.
+    """
+    layers = workload.layers[::-1]
+    numbers = [layer.name.split(".")[0] for layer in layers]
+    if "1" not in numbers:
+        return ()
+    first = numbers[::-1].index("1")
+    names = [
+        name if name.isdigit() else "before" if at >= len(layers) - first else "after"
+        for at, name in enumerate(numbers)
+    ]
+    own = groupby(zip(names, layers), key=lambda pair: pair[0])
+    counts = (sum(len(layer.tensors) for _, layer in group) for _, group in own)
+    return tuple(count for count in counts if count)
 
 
 MPT = {  # (layers, features) (verified: mosaicml/llm-foundry 4952183, scripts/train/yamls/pretrain)

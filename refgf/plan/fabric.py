@@ -42,6 +42,7 @@ class Fabric:
     lines             {ranks: Line or Times} of measured allreduces of float32 gradients
     nccl_times        the arguments of nccl.fitted, of an allreduce that NCCL chose itself
     nccl_slower       how many times as much it may cost on other ranks than the model says
+    memory            GiB of a GPU, of each kind that a node may have; (): unknown
     stretch           of NCCL's latencies and times per byte, if the network is scaled
     line_ranges       {"alpha" | "beta": (lowest, highest factor)} of these lines; none: as ranges
     lines_per_node    ranks a node of these allreduces; 0: unknown
@@ -75,9 +76,20 @@ class Fabric:
     doubles: bool = False
     line_ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     circles: dict[str, str] = field(default_factory=dict)
+    memory: tuple[int, ...] = ()
     nccl_times: tuple | None = None
     nccl_slower: float = 1.0
     stretch: tuple[float, float] = (1.0, 1.0)
+
+    def room(self, nbytes: float) -> str:
+        """What is to be said of a rank that holds so many bytes: "" if any GPU of a node can."""
+        enough = [gib for gib in self.memory if nbytes <= gib << 30]
+        if len(enough) == len(self.memory):
+            return ""
+        kinds = " or ".join(map(str, self.memory))
+        if enough:
+            return f"fits only a GPU of {enough[0]} GiB, of {kinds}"
+        return f"does not fit: {1e-9 * nbytes:,.0f} GB of a GPU's {kinds} GiB"
 
     @property
     def nccl(self) -> Nccl | None:
@@ -172,7 +184,7 @@ def advice() -> str:
 def of_node(name: str) -> Fabric:
     """A node of GPUs, by its name in nodes.toml."""
     (between, source), (inside, known) = (nodes.link(name, which) for which in nodes.LINKS)
-    return Fabric(name, source, between, inside, inside_source=known)
+    return Fabric(name, source, between, inside, inside_source=known, memory=nodes.memory(name))
 
 
 def with_between(given: Fabric | None, latency: str, rate: str, source: str) -> Fabric:

@@ -22,6 +22,12 @@ def link(name: str, which: str) -> tuple[Link, str]:
     return link_of(latency, rate, f"{name}, {which}"), f"{known}: {why}"
 
 
+def memory(name: str) -> tuple[int, ...]:
+    """GiB of a GPU, of each kind that such a node may have; () unknown."""
+    given = described()[name].get("memory")
+    return tuple(map(int, given[0].split())) if given else ()
+
+
 def link_of(latency: str, rate: str, where: str) -> Link:
     try:
         return Link(parse_time(latency), 1 / parse_rate(rate))

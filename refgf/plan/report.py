@@ -53,6 +53,7 @@ def answer(question: Question, on: Callable[[int], Question] | None = None) -> d
             "widest_input": found.widest,
             "theta_bytes": system.best_theta(question) if advised else None,
             "memory_bytes": float(system.bytes_per_rank(question)),
+            "room": question.fabric.room(system.bytes_per_rank(question)),
         }
     link, step = question.fabric.between, question.step
     return {
@@ -217,6 +218,7 @@ def step_table(found: dict[str, Any]) -> list[str]:
             f"{row['efficiency_percent']:11.1f} %   {row['widest_input']:<12}"
             f"{1e-6 * row['memory_bytes']:12.0f}   {megabytes(row['theta_bytes']):>8}"
         )
+        lines += [f"{'':<13}{row['room']}"] * bool(row["room"])
     return lines
 
 

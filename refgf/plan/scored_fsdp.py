@@ -73,19 +73,15 @@ def rows() -> tuple[ShardedRow, ...]:
 def question_of(row: ShardedRow, ranks: int, compute_s: float) -> Question:
     workload = decoders.NETWORKS[row.network]()
     ready = tuple(workload.step_gradients(compute_s, itemsize=1))
-    step = StepTimes(row.network, row.address, ready)
+    step = StepTimes(row.network, row.address, ready, units=decoders.units(workload))
     return calibrated(Question(step, of_node(row.node), ranks, row.per_node, 1.0, NCCL))
 
 
 def step_of(row: ShardedRow, asked: Question) -> float:
-    """Seconds of a step. Its units are of equal size, at most one more than there are blocks.
-
-    PyTorch's are the blocks, and one has the rest. Ours are fewer: 29 for 33 of Llama-2-7B.
-    """
+    """Seconds of a step. Of what is outside the blocks PyTorch has one unit, and here are two."""
     half, sizes = sharding.half_s(asked), {GATHER: row.gather, REDUCE: row.reduce}
     seconds = {kind: lambda n, size=size: half(size * n) for kind, size in sizes.items()}
-    units = Sharded(decoders.DECODERS[row.network].layers + 1)
-    found = sharding.fsdp_of(asked, units, Queue(seconds, 1), reshard=row.reshard)
+    found = sharding.fsdp_of(asked, Sharded(), Queue(seconds, 1), reshard=row.reshard)
     return asked.unmodelled.factor * found
 
 

@@ -8,20 +8,24 @@
     HSDP       FSDP in a node, sums of the slices between nodes
     DiLoCo     one sum of all parameters after every H steps
 
-The order of FSDP's calls is that of PyTorch's fully_shard. A unit is what it wraps: here
-consecutive gradients; there are at most --units, often fewer. Reduce-scatter and allgather take
-half of a ring each. All calls of a rank share its link, one after the other. Forward takes a third
-of the time until the last gradient, divided as backward is (chosen). With --accumulate, DDP and
-ZeRO-1 sum in the last of the micro-batches and FSDP in each one (its default).
+The order of FSDP's calls is that of PyTorch's fully_shard. A unit is what it wraps: a block of a
+transformer that is named, the tables before the blocks, and what follows them. Of other models, and
+with --units, it is consecutive gradients: at most so many units, often fewer. Reduce-scatter and
+allgather take half of a ring each. All calls of a rank share its link, one after the other. Forward
+takes a third of the time until the last gradient, divided as backward is (chosen). With
+--accumulate, DDP and ZeRO-1 sum in the last of the micro-batches and FSDP in each one (its
+default).
 
 Memory: weights, gradients and the two states of Adam are float32. Buffers are DDP's copy of the
 gradients, or the units that are whole at one time, with their gradients twice: as backward leaves
-them, and packed. Activations and padding are left out.
+them, and packed. Activations and padding are left out. A row that a GPU of a named node has no
+memory for says so.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from math import ceil
 from typing import Any
 
@@ -34,6 +38,7 @@ from refgf.predict.timeline import CallTime, lazy
 
 BUCKET = DDP_DEFAULT_MIB * MIB
 WIRES = {"float32": 4, "bfloat16": 2}
+UNITS = 24  # at most, of a model that does not say its own (chosen)
 FORWARD = 1 / 3  # of the time until the last gradient (chosen: 1 of 3 products)
 ADAM = 8  # bytes a parameter
 MOST_MB = 99_999e6  # bytes that five digits of MB hold
@@ -51,25 +56,28 @@ class Unit:
 class Sharded:
     """How parameters are shared, and how often they are summed."""
 
-    units: int = 24
+    units: int | None = None
     accumulate: int = 1
     inner_steps: int = 500
 
     def __post_init__(self) -> None:
-        if min(vars(self).values()) < 1:
+        if min(value for value in vars(self).values() if value is not None) < 1:
             raise ValueError(
                 f"plan --sharded: got {self}; wanted at least 1 of each; next: --units 24"
             )
 
 
-def units_of(question: Question, count: int) -> list[Unit]:
-    """In the order of forward. At most `count`, often fewer.
+def units_of(question: Question, count: int | None = None) -> list[Unit]:
+    """In the order of forward: those of the network, or at most `count` (UNITS), often fewer.
 
-    A unit ends at the first gradient with which it has 1/count of all elements, so most have more.
+    The latter end at the first gradient with which they have 1/count of all elements.
     """
-    ready = question.step.ready
-    total = sum(elements for _, elements in ready)
-    groups = lazy([(t, elements) for t, elements in ready], total / count - 1)
+    ready, own = question.step.ready, question.step.units
+    if count is None and own:
+        groups = [range(end - n, end) for n, end in zip(own, accumulate(own))]
+    else:
+        total = sum(elements for _, elements in ready)
+        groups = lazy([(t, elements) for t, elements in ready], total / (count or UNITS) - 1)
     ends = [ready[group[-1]][0] for group in groups]
     forward_s = min(FORWARD * ends[-1], ends[0])
     backward = [end - start for start, end in zip([forward_s, *ends], ends)]
@@ -264,16 +272,19 @@ def answer(question: Question, given: Sharded) -> dict[str, Any]:
         row["memory_bytes"] = dict(zip(("weights", "gradients", "optimizer"), map(float, held)))
         for wire, itemsize in WIRES.items():
             row["memory_bytes"][f"buffers_{wire}"] = float(buffers(itemsize))
+        row["room"] = question.fabric.room(sum(held) + buffers(WIRES["bfloat16"]))
         found[name] = row
-    return {**vars(given), "strategies": found}
+    count = len(units_of(question, given.units))
+    return {**vars(given), "units": count, "strategies": found}
 
 
 def text(found: dict[str, Any]) -> str:
     held = [row["memory_bytes"].values() for row in found["strategies"].values() if row]
     unit, scale, digits = ("MB", 1e-6, 0) if max(map(max, held)) < MOST_MB else ("GB", 1e-9, 1)
     lines = [
-        f"Sharded: at most {found['units']} units (--units), {found['accumulate']} micro-batches "
-        f"a step (--accumulate), H = {found['inner_steps']} (--inner-steps)",
+        f"Sharded: {counted(found['units'], 'unit')} (--units), "
+        f"{counted(found['accumulate'], 'micro-batch')} a step (--accumulate), "
+        f"H = {found['inner_steps']} (--inner-steps)",
         f"{'':<13}float32 sent, ms           bfloat16 sent, ms           {unit} a rank       "
         "buffers",
         f"{'':<16}step  lowest .. highest     step  lowest .. highest weights grads  Adam  "
@@ -286,12 +297,18 @@ def text(found: dict[str, Any]) -> str:
         cells = [times(row[wire]) for wire in WIRES]
         held = [f"{scale * nbytes:6.{digits}f}" for nbytes in row["memory_bytes"].values()]
         lines.append(f"{name:<12} {cells[0]} {cells[1]}{''.join(held)}")
+        lines += [f"{'':<13}{row['room']}"] * bool(row["room"])
     lines += [
         "Predicted, with the same links and ranges. Weights, gradients and Adam's states are "
         "float32;",
         "forward is taken for a third of the time until the last gradient.",
     ]
     return "\n".join(lines)
+
+
+def counted(count: int, name: str) -> str:
+    more = "es" if name.endswith("ch") else "s"
+    return f"{count} {name}{more if count > 1 else ''}"
 
 
 def times(row: dict[str, float]) -> str:

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 from refgf.papers.scaling.scaling import ready_of
 from refgf.papers.scaling.workloads import WORKLOADS
+from refgf.plan.decoders import units
 from refgf.plan.published import NETWORKS
 
 MOST_RATE = 1e9  # samples/s of one rank (chosen)
+LEAST_FLOPS, MOST_FLOPS = 1e9, 1e15  # flop/s of one rank: beyond, doubted (chosen)
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class StepTimes:
     notes     what the numbers do not say, a sentence each
     measured  False if the ready times are a rate's, divided among the layers by flops
     scatter   the shortest and the longest step that were measured, as factors of this one
+    units     gradients of each unit of FSDP, in their order; (): the network says none
     """
 
     name: str
@@ -29,6 +32,7 @@ class StepTimes:
     measured: bool = True
     notes: tuple[str, ...] = ()
     scatter: tuple[float, float] = (1.0, 1.0)
+    units: tuple[int, ...] = ()
 
     @property
     def compute_s(self) -> float:
@@ -84,5 +88,10 @@ def of_workload(text: str, batch: int | None, rate: float | None, source: str) -
             f"plan --model {text}: got no {' and '.join(missing)} of one rank; wanted {wanted}; "
             f"next: time a step on one rank without exchange, and add {add}"
         )
-    ready = tuple(ready_of(NETWORKS[name](), batch, rate))
-    return StepTimes(name, source, ready, batch=batch, measured=False)
+    workload = NETWORKS[name]()
+    ready, notes = tuple(ready_of(workload, batch, rate)), ()
+    if not LEAST_FLOPS <= (flops := rate * workload.step_flops) <= MOST_FLOPS:
+        said = f"WARNING: {flops:.2g} flop/s, if a rank computes {rate:,.4g} samples/s of {name}. "
+        notes = (said + "Is --rate that of one rank, in samples/s?",)
+    own = {"measured": False, "notes": notes, "units": units(workload)}
+    return StepTimes(name, source, ready, batch=batch, **own)

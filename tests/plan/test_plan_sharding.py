@@ -4,12 +4,13 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from refgf.comm import ring
-from refgf.plan import platforms, replay, sharding
-from refgf.plan.fabric import Fabric
+from refgf.plan import platforms, replay, report, sharding, step_times
+from refgf.plan.fabric import Fabric, of_node
 from refgf.plan.question import NCCL, Question
 from refgf.plan.sharding import GATHER, REDUCE, STRATEGIES, Queue, Sharded, Unit, fsdp_s
 from refgf.plan.step_times import StepTimes
@@ -54,6 +55,21 @@ def test_units_hold_all_gradients_and_all_of_the_time():
         seconds = sum(unit.forward_s + unit.backward_s for unit in units)
         assert seconds == pytest.approx(0.021) and len(units) <= count
         assert units[-1].elements >= SIZES[0]  # the last in forward has the first gradient
+
+
+def test_the_units_of_a_transformer_are_its_blocks():
+    """Llama-2-7B by hand: a table of words, 32 blocks, a norm with another table."""
+    block = 4 * 4096**2 + 3 * 4096 * 11_008 + 2 * 4096
+    words = 32_000 * 4096
+    step = step_times.of_workload("llama27b", 1, 1.2, "this test")
+    asked = replace(ASKED, step=step)
+    sizes = [unit.elements for unit in sharding.units_of(asked)]
+    assert sizes == [words, *[block] * 32, words + 4096]
+    assert "Sharded: 34 units (--units), 1 micro-batch a step" in sharding.text(
+        sharding.answer(asked, Sharded())
+    )
+    assert len(sharding.units_of(asked, 8)) <= 8
+    assert step_times.of_workload("resnet50", 1, 1.0, "this test").units == ()
 
 
 def test_a_free_network_leaves_the_step_of_one_rank():
@@ -192,3 +208,29 @@ def test_pytorch_s_fsdp2_makes_the_same_calls_in_the_same_order(tmp_path):
             if how == "HSDP" and kind == REDUCE:
                 expected.append(["allreduce", elements // 2])
         assert calls == expected, how
+
+
+@pytest.mark.parametrize(
+    "memory, nbytes, said",
+    [
+        ((), 1e15, ""),
+        ((16,), 16 * 2**30, ""),
+        ((16,), 16 * 2**30 + 1, "does not fit: 17 GB of a GPU's 16 GiB"),
+        ((40, 80), 50e9, "fits only a GPU of 80 GiB, of 40 or 80"),
+        ((40, 80), 135e9, "does not fit: 135 GB of a GPU's 40 or 80 GiB"),
+    ],
+)
+def test_a_rank_that_a_gpu_has_no_memory_for_is_told(memory, nbytes, said):
+    assert replace(ASKED.fabric, memory=memory).room(nbytes) == said
+
+
+def test_what_does_not_fit_is_told_beneath_its_row():
+    """Llama-2-7B on A100: DDP holds 20 bytes a parameter, 135 GB; FSDP of 16 ranks fits."""
+    step = step_times.of_workload("llama27b", 1, 1.2, "this test")
+    asked = replace(ASKED, step=step, fabric=of_node("dgx-a100"))
+    shown = sharding.text(sharding.answer(asked, Sharded())).splitlines()
+    after = {row.split()[0]: following for row, following in pairwise(shown)}
+    assert after["DDP"].strip() == "does not fit: 135 GB of a GPU's 40 or 80 GiB"
+    assert after["FSDP"].startswith("no prefetch")
+    table = report.step_table(report.answer(asked))
+    assert any("fits only a GPU of 80 GiB" in row for row in table) and max(map(len, table)) <= 100
