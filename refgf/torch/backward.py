@@ -6,16 +6,28 @@
 
 All chunks of a bucket travel together. DDP's futures have results only when the whole step has a
 verdict, since a bucket that was sent long ago may still be refused with the others.
+
+Memory is what a step costs on a CPU. Elements read + written, for each parameter, without those of
+all_reduce and of DDP's copies into its buckets and out of them (2 + 2), which both have:
+
+                  g / p  decay   u    v   norms  pack  finite  bucket  clear  rate
+    DDP, SGD              2+1   3+2                                           2+1  =  7 + 4
+    all is sent     1+1   2+1   2+1  1+1                 1+0    1+1           2+1  = 10 + 6
+    share d is sent 1+1   2+1   2+1  2+1   1+0    d+d    d+0    d+1    0+d    2+1  = 10+3d + 6+2d
+
+This is `dgc` in float32 without a GradScaler. All is sent: in this step, the last and the next one,
+so v is zero and nothing is ranked.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from refgf.torch.pool import Segment, l1_norms, runs, write
+from refgf.torch.pool import Segment, finite, l1_norms, runs, write
 from refgf.torch.residual import BEFORE
 
 Future = torch.futures.Future[Tensor]
@@ -32,19 +44,22 @@ class Backward:
         device = self.pool.device
         self.numbers = list(range(self.pool.count)) if flow.chosen is None else flow.chosen
         self.sent, self._wanted, self._missing = 0, set(self.numbers), list(self.pool.parts)
+        self.next_percent = flow.next_percent()
+        self._ranks = len(self.numbers) < self.pool.count or 0 < self.next_percent < 100
         self._norms = torch.zeros(self.pool.count, dtype=torch.float64, device=device)
-        self._finite = torch.ones((), dtype=torch.bool, device=device)
         self._works: list[tuple[list[int], Tensor, Future]] = []
         self.buckets: list[tuple[list[Tensor], list[Tensor], Tensor, Future]] = []
         self.scale: Any = 1.0  # as a tensor it is not read on the host, which would wait for it
         if flow.scaler is not None:
             self.scale = flow.scaler.scale(torch.ones((), device=device))
+        # the scaler notices a NaN and lowers its scale; without one a zero changes no weight
+        self._refused = torch.tensor(0.0 if flow.scaler is None else math.nan, device=device)
 
     def add(self, bucket: dist.GradBucket) -> Future:
         """A bucket's gradients are final: a future that has it once the step has its verdict."""
         gradients = gradients_of(bucket)
         complete = sorted(self._accumulate(bucket.parameters(), gradients))
-        for first, last in runs(complete):
+        for first, last in runs(complete) if self._ranks else ():
             l1_norms(self.flow.residual.sends[first : last + 1], self._norms[first : last + 1])
         if chosen := [number for number in complete if number in self._wanted]:
             self._send(chosen)
@@ -74,20 +89,21 @@ class Backward:
 
     def _send(self, numbers: list[int]) -> None:
         """Start the sum of these chunks over all ranks."""
-        packed = self.pool.packed(self.flow.residual.sends, numbers) * self.scale
+        packed = self.pool.packed(self.flow.residual.sends, numbers)  # if in place: it is cleared
+        if self.flow.scaler is not None:
+            packed.mul_(self.scale)
         packed = packed.to(self.flow.wire or packed.dtype)
-        self._finite = self._finite & packed.isfinite().all()  # it may be too large for the wire
         work = dist.all_reduce(packed, group=self.flow.group, async_op=True)
         self._works.append((numbers, packed, work.get_future()))
         self.sent += packed.numel()
 
     def _close(self) -> None:
         """Norms and a flag; `_arrived` follows when all sums are there."""
-        norms, finite = self._norms, self._finite & self._norms.isfinite().all()
+        norms, right = self._norms, self._norms.isfinite().all()
         if self.flow.chunks.after:
             norms = self.flow.residual.kept_norms(norms, self.numbers)
-        flag = torch.where(finite, 0.0, 1.0).double().reshape(1)
-        self._message = torch.cat([torch.where(finite, norms, 0.0), flag])  # (C + 1,)
+        flag = torch.where(right, 0.0, 1.0).double().reshape(1)
+        self._message = torch.cat([torch.where(right, norms, 0.0), flag])  # (C + 1,)
         work = dist.all_reduce(self._message, group=self.flow.group, async_op=True)
         futures = [*(future for _, _, future in self._works), work.get_future()]
         torch.futures.collect_all(futures).then(self._arrived)
@@ -99,14 +115,14 @@ class Backward:
                 future.value()  # raises what went wrong
             accepted = self._message[-1] == 0
             for _, packed, _ in self._works:
-                accepted = accepted & packed.isfinite().all()
+                accepted = accepted & finite(packed)  # the same bits on all ranks
             segments = [
                 s for numbers, x, _ in self._works for s in self._sums(numbers, x, accepted)
             ]
             segments.sort(key=lambda segment: segment[0])
             for parameters, gradients, _, _ in self.buckets:
                 for parameter, gradient in zip(parameters, gradients):
-                    self._deliver(segments, self.pool.place[id(parameter)], gradient)
+                    self._deliver(segments, self.pool.place[id(parameter)], gradient, accepted)
             self.flow.decided(self, accepted, self._message[:-1])
             for _, _, buffer, future in self.buckets:
                 future.set_result(buffer)
@@ -116,37 +132,37 @@ class Backward:
                     future.set_exception(error)
             raise
 
-    def _sums(self, numbers: list[int], packed: Tensor, accepted: Tensor) -> list[Segment]:
+    def _sums(self, numbers: list[int], packed: Tensor, accepted: Tensor) -> Iterator[Segment]:
         """What the optimiser gets for these chunks, multiplied by the loss scale."""
         total = packed.float()
         if self.flow.velocity is not None:
-            total = self._with_momentum(numbers, total / self.scale, accepted) * self.scale
-        # the scaler notices a NaN and lowers its scale; without one a zero changes no weight
-        refused = 0.0 if self.flow.scaler is None else math.nan
-        return list(self.pool.segments(numbers, torch.where(accepted, total, refused)))
+            if self.flow.scaler is not None:
+                total.div_(self.scale)
+            for start, values in self.pool.segments(numbers, total):
+                self._with_momentum(start, values, accepted)
+            if self.flow.scaler is not None:
+                total.mul_(self.scale)
+        return self.pool.segments(numbers, total)
 
-    def _with_momentum(self, numbers: list[int], total: Tensor, accepted: Tensor) -> Tensor:
+    def _with_momentum(self, start: int, values: Tensor, accepted: Tensor) -> None:
         """Forms history and none: decay for the steps waited, then momentum, of what was sent."""
-        index = torch.tensor(numbers, device=self.pool.device)
-        weights = torch.zeros_like(total)  # (k,) times each parameter's decay
-        at = 0
-        for start, values in self.pool.segments(numbers, total):
-            self.pool.decayed(start, self.flow.taken.decay, weights[at : at + values.numel()])
-            at += values.numel()
-        waited = self.flow.gap[index].repeat_interleave(self.pool.chunk)[: total.numel()]
-        old = self.pool.packed(self.flow.velocity, numbers)
-        new = self.flow.taken.momentum[0] * old + (total + waited * weights)
-        rows = torch.zeros(len(numbers), self.pool.chunk, device=self.pool.device)
-        rows.view(-1)[: total.numel()] = torch.where(accepted, new, old)
-        self.flow.velocity.index_copy_(0, index, rows)
-        return new
+        k, chunk = values.numel(), self.pool.chunk
+        if any(self.flow.taken.decay):
+            gap = self.flow.gap[start // chunk : -(-(start + k) // chunk)]
+            weights = self.pool.decayed(start, k, self.flow.taken.decay)
+            values.add_(weights.mul_(gap.repeat_interleave(chunk)[:k]))
+        velocity = self.flow.velocity.view(-1)[start : start + k]
+        values.add_(velocity, alpha=self.flow.taken.momentum[0])
+        torch.where(accepted, values, velocity, out=velocity)
 
-    def _deliver(self, segments: list[Segment], index: int, gradient: Tensor) -> None:
+    def _deliver(
+        self, segments: list[Segment], index: int, gradient: Tensor, accepted: Tensor
+    ) -> None:
         """The gradient that DDP hands to the optimiser: sums of chosen chunks, elsewhere 0."""
         contiguous = gradient.is_contiguous() and gradient.dtype == torch.float32
         size = self.pool.parameters[index].numel()
         out = gradient.view(-1) if contiguous else torch.empty(size, device=self.pool.device)
-        write(segments, self.pool.starts[index], out)
+        write(segments, self.pool.starts[index], out, accepted, self._refused)
         if not contiguous:
             gradient.copy_(out.view(gradient.shape))
 

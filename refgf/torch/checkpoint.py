@@ -41,6 +41,7 @@ def load(flow: Any, saved: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
     require_alike(flow.group, files, "the files of the last step that all ranks have saved")
     for name, rows in flow.residual.state.items():
         rows.copy_(sum(flow.pool.flat(state["state"][name]) for state in states) / share)
+    flow.residual.empty = False
     if flow.velocity is not None:
         flow.velocity.copy_(flow.pool.flat(first["velocity"]))
     flow.steps, flow.chosen = first["steps"], first["chosen"]

@@ -166,9 +166,8 @@ class GradientFlow:
 
     def decided(self, backward: Backward, accepted: Tensor, norms: Tensor) -> None:
         """All messages have arrived. The next chunks are chosen on the device, and read later."""
-        percent, dense = self.density.at(self.steps + 1)
-        dense = dense or (self.steps + 1) % self.chunks.dense_every == 0
-        order = choose(norms / self.pool.lengths, 0 if dense else percent)
+        dense = not backward.next_percent
+        order = choose(norms / self.pool.lengths, backward.next_percent)
         outcome = torch.cat([accepted.reshape(1).long(), order])  # (1 + k,)
         event = None
         if outcome.device.type != "cpu":
@@ -180,6 +179,11 @@ class GradientFlow:
         self._stepped = False
         if event is None:
             self._settle()
+
+    def next_percent(self) -> float:
+        """Of the chunks, in the step after this one; 0: it is dense."""
+        percent, dense = self.density.at(self.steps + 1)
+        return 0 if dense or (self.steps + 1) % self.chunks.dense_every == 0 else percent
 
     def _settle(self) -> None:
         """Keep or drop the last step, as all ranks agreed."""
@@ -226,11 +230,11 @@ class GradientFlow:
             warnings.warn(f"GradientFlow: got {got}; next: flow.load_state_dict", stacklevel=2)
 
     def _require_same_parameters(self) -> None:
-        now = {(name, id(parameter)) for name, parameter in learnable(self.model)}
-        made = zip(self.pool.names, map(id, self.pool.parameters))
-        changed = sorted({name for name, _ in now ^ set(made)})
+        now = {(name, id(p), p.dtype) for name, p in learnable(self.model)}
+        made = zip(self.pool.names, map(id, self.pool.parameters), self.pool.types)
+        changed = sorted({name for name, *_ in now ^ set(made)})
         anew = "close(), then a new DistributedDataParallel and GradientFlow"
-        got = f"{changed[:3]} frozen, unfrozen or new since it was made"
+        got = f"{changed[:3]} frozen, unfrozen, new or of another type since it was made"
         require(not changed, got, "the same parameters", anew)
 
     def _mark(self) -> None:

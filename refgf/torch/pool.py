@@ -31,6 +31,7 @@ class FlatPool:
         self.parameters = [parameter for _, parameter in pairs]
         sizes = [parameter.numel() for parameter in self.parameters]
         self.starts = [0, *itertools.accumulate(sizes)]
+        self.types = [parameter.dtype for parameter in self.parameters]
         self.place = {id(p): index for index, p in enumerate(self.parameters)}
         self.n, self.chunk = self.starts[-1], chunk
         self.count = -(-self.n // chunk)
@@ -55,14 +56,16 @@ class FlatPool:
         return range(first // self.chunk, -(-stop // self.chunk) if stop > first else 0)
 
     def packed(self, rows: Tensor, numbers: list[int]) -> Tensor:
-        """The chunks of these ascending numbers behind each other, without padding. -> (k,)"""
-        index = torch.tensor(numbers, dtype=torch.long, device=self.device)
-        flat = rows.index_select(0, index).view(-1)
-        return flat[: len(numbers) * self.chunk - self.padding(numbers)]
+        """The chunks of these ascending numbers behind each other, without padding. -> (k,)
 
-    def padding(self, numbers: list[int]) -> int:
-        """Elements behind the pool's end in the last of these chunks."""
-        return self.count * self.chunk - self.n if numbers[-1:] == [self.count - 1] else 0
+        A view of rows, and no copy, where they are one run.
+        """
+        first, last = numbers[0], numbers[-1]
+        if last - first + 1 == len(numbers):
+            return rows.view(-1)[first * self.chunk : min(self.n, (last + 1) * self.chunk)]
+        index = torch.tensor(numbers, device=self.device)
+        padding = self.count * self.chunk - self.n if last == self.count - 1 else 0
+        return rows.index_select(0, index).view(-1)[: len(numbers) * self.chunk - padding]
 
     def segments(self, numbers: list[int], packed: Tensor) -> Iterator[Segment]:
         """What `packed` holds, chunks that follow each other joined."""
@@ -72,9 +75,9 @@ class FlatPool:
             yield start, packed[at : at + stop - start]
             at += stop - start
 
-    def decayed(self, start: int, decay: list[float], out: Tensor) -> None:
-        """out (k,) takes the weights start.. of the pool, each times its parameter's decay."""
-        stop = start + out.numel()
+    def decayed(self, start: int, k: int, decay: list[float]) -> Tensor:
+        """The weights start.. of the pool, each times its parameter's decay. -> (k,)"""
+        stop, out = start + k, torch.zeros(k, device=self.device)
         for index in range(bisect.bisect_right(self.starts, start) - 1, len(self.names)):
             part = self.part(index)
             low, high = max(part.start, start), min(part.stop, stop)
@@ -83,7 +86,8 @@ class FlatPool:
             if low < high and decay[index]:
                 weights = self.parameters[index].detach().reshape(-1)
                 piece = weights[low - part.start : high - part.start]
-                out[low - start : high - start] = decay[index] * piece
+                torch.mul(piece, decay[index], out=out[low - start : high - start])
+        return out
 
     def named(self, rows: Tensor) -> dict[str, Tensor]:
         """Copies of an array over the pool, by parameter and in its shape."""
@@ -109,10 +113,15 @@ def learnable(model: DistributedDataParallel) -> list[tuple[str, Tensor]]:
 
 
 def l1_norms(rows: Tensor, out: Tensor) -> None:
-    """out (k,) float64, of rows (k, chunk). On a CPU in blocks that its cache holds as float64."""
-    step = max(1, 2**17 // rows.shape[1]) if rows.device.type == "cpu" else len(rows)
+    """out (k,) float64, of rows (k, chunk). On a CPU in blocks that its cache holds."""
+    step = max(1, 2**16 // rows.shape[1]) if rows.device.type == "cpu" else len(rows)
     for block, norms in zip(rows.split(step), out.split(step)):
-        norms.copy_(torch.linalg.vector_norm(block, 1, dim=1, dtype=torch.float64))
+        torch.sum(block.abs(), 1, dtype=torch.float64, out=norms)
+
+
+def finite(x: Tensor) -> Tensor:
+    """Is all of x (k,) finite? bool; reads x once, where isfinite() writes four arrays."""
+    return torch.stack(torch.aminmax(x)).isfinite().all()
 
 
 def runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
@@ -122,13 +131,19 @@ def runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
         yield members[0], members[-1]
 
 
-def write(segments: list[Segment], start: int, out: Tensor) -> None:
-    """out (k,), elements start.. of a pool, takes what ascending segments hold of it; else 0."""
-    out.zero_()
+def write(segments: list[Segment], start: int, out: Tensor, keep: Tensor, other: Tensor) -> None:
+    """out (k,), elements start.. of a pool, takes what ascending segments hold of it; else 0.
+
+    If keep (bool) is False, `other` in place of what they hold.
+    """
+    done = 0
     begin = max(0, bisect.bisect_right(segments, start, key=lambda segment: segment[0]) - 1)
     for first, values in segments[begin:]:
         if first >= start + out.numel():
             break
         low, high = max(first, start), min(first + values.numel(), start + out.numel())
         if low < high:
-            out[low - start : high - start] = values[low - first : high - first]
+            out[done : low - start].zero_()
+            held, done = values[low - first : high - first], high - start
+            torch.where(keep, held, other, out=out[low - start : done])
+    out[done:].zero_()

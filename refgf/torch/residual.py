@@ -24,19 +24,21 @@ class LocalResidual:
     """Arrays over the pool, (C, chunk) each: u and v, or h, and what the next step writes.
 
     momentum  of each parameter
+    empty     v, or h, is zero: everything was sent. Then nobody reads or clears it
     """
 
     def __init__(self, pool: FlatPool, form: str, momentum: list[float]) -> None:
         self.pool, self.form, self.momentum = pool, form, momentum
         self.before = form in BEFORE
         names = ("u", "v") if self.before else ("h",)
+        self.unsent, self.empty = names[-1], True
         self.state = {name: pool.zeros() for name in names}
         self._next = {name: pool.zeros() for name in names}
 
     @property
     def sends(self) -> Tensor:
         """a of the table, for what `accumulate` has seen. (C, chunk)"""
-        return self._next["v" if self.before else "h"]
+        return self._next[self.unsent]
 
     def fresh(self, index: int) -> Tensor:
         """Where the local gradient of parameter number `index` belongs before `accumulate`. (k,)"""
@@ -48,17 +50,23 @@ class LocalResidual:
         old = {name: rows.view(-1)[part] for name, rows in self.state.items()}
         if self.before:
             new.add_(old["u"], alpha=m)
-            torch.add(old["v"], new, out=self.sends.view(-1)[part])
-        else:
+            a = self.sends.view(-1)[part]
+            a.copy_(new) if self.empty else torch.add(old["v"], new, out=a)
+        elif not self.empty:
             new.add_(old["h"], alpha=m if self.form == "history" else 1.0)
 
     def accept(self, sent: list[int], dense: bool) -> None:
         """Keep the step's arrays, without the chunks that were sent."""
-        self.state, self._next = self._next, self.state
-        cleared = ("u", "v") if self.form == "dgc_masked" and not dense else ("v", "h")
+        cleared = ("u", "v") if self.form == "dgc_masked" and not dense else (self.unsent,)
+        all_sent = len(sent) == self.pool.count
         index = torch.tensor(sent, dtype=torch.long, device=self.pool.device)
-        for name in self.state.keys() & set(cleared):
-            self.state[name].index_fill_(0, index, 0)
+        for name in self.state:
+            if name == self.unsent and self.empty and all_sent:
+                continue  # it was zero, and is
+            self.state[name], self._next[name] = self._next[name], self.state[name]
+            if name in cleared:
+                self.state[name].index_fill_(0, index, 0)
+        self.empty = all_sent
 
     def kept_norms(self, norms: Tensor, sent: list[int]) -> Tensor:
         """Norms of what is kept, from those of what is sent. (C,) -> (C,)"""

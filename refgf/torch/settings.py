@@ -28,7 +28,7 @@ class Warmup:
 
     def __post_init__(self) -> None:
         numbers = isinstance(self.percents, Sequence) and [*self.percents, self.steps]
-        right = numbers and all(isinstance(number, int | float) for number in numbers)
+        right = numbers and all(isinstance(number, Real) for number in numbers)
         require(right, f"{self}", "numbers in a sequence", "Warmup((100, 25), steps=500)")
 
 
@@ -65,13 +65,16 @@ class FlowSettings:
         require(wire in WIRES, f"wire={wire}", "a type of 16 or 32 bits", "wire=torch.float16")
         for name, value, kind in (
             ("optimizer", flow.optimizer, torch.optim.Optimizer),
-            ("density", density, int | float),
+            ("density", density, Real),
             ("warmup", warmup, Warmup | None),
             ("chunks", chunks, Chunks),
             ("scaler", flow.scaler, torch.amp.GradScaler | None),
         ):
             word = getattr(kind, "__name__", kind)
             require(isinstance(value, kind), f"{name}={value!r}", f"{word}", "docs/torch.md")
+        masks_all = form == "dgc_masked" and density == 100
+        got = "form='dgc_masked' at a density of 100, which drops all momentum"
+        require(not masks_all, got, "less than 100", "form='dgc'")
         network = learnable(model)
         frozen = "requires_grad_(True) before DDP for what is to learn"
         require(bool(network), "no parameter that learns", "one at least", frozen)

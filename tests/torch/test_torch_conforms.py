@@ -179,7 +179,7 @@ class OnGloo:
         p = ranks_of(case)
         for inbox in self.inboxes[:p]:
             inbox.put(case)
-        found = dict(self.outbox.get(timeout=100) for _ in range(p))
+        found = dict(self.outbox.get(timeout=400) for _ in range(p))
         wrong = [text for text in found.values() if isinstance(text, str)]
         return Result(error=wrong[0]) if wrong else Result(joined([found[r] for r in range(p)]))
 

@@ -402,6 +402,7 @@ WRONG = {
     "warm-up of one number": lambda rank: made(warmup=Warmup(25, 5)),
     "warm-up of text": lambda rank: made(warmup=Warmup(("100",), 5)),
     "dense_every": lambda rank: made(chunks=Chunks(dense_every=0)),
+    "dgc_masked at 100": lambda rank: made(density=100, form="dgc_masked"),
     "scaler as bool": lambda rank: made(scaler=True),
     "twice": twice,
     # what differs between ranks
@@ -445,6 +446,7 @@ WRONG = {
     "optimiser loaded later": lambda rank: trains(rank, made(), loaded_later),
     "a group added": lambda rank: trains(rank, made(), group_added),
     "frozen later": lambda rank: changed(rank, trained=True),
+    "another type later": lambda rank: trains(rank, made(), lambda m, o, f: m.module.bfloat16()),
     "unfrozen later": lambda rank: changed(rank, trained=False),
     "replaced": lambda rank: trains(rank, made(ddp={"find_unused_parameters": True}), replaced),
     "cleared between": cleared_between,
@@ -509,6 +511,9 @@ RIGHT = {
     "a rate of NumPy on one rank": lambda rank: made(
         lambda p: sgd(p, lr=np.float32(0.5) if rank else 0.5)
     ),
+    "numbers of NumPy": lambda rank: made(
+        density=np.int64(10), warmup=Warmup((np.float32(50),), np.int64(2))
+    ),
     "a NaN on all ranks": lambda rank: made(with_nan_in_a_group),
     "a frozen sparse embedding": frozen_embedding,
 }
@@ -554,7 +559,7 @@ def test_a_wrong_use_is_a_sentence_on_all_ranks(said, name):
         assert "got " in text and "; next: " in text, text
 
 
-NAMED = {  # rank 1 has it otherwise: what, and both values
+NAMED = {  # what is wrong; of what differs between ranks both values
     "other densities": r"got density = 10 on rank 0 and 11 on rank 1;",
     "other chunks": r"got size of Chunks = 8 on rank 0 and 9 on rank 1;",
     "other momenta": r"got momentum of parameter group 0 = 0.5 on rank 0 and 0.6 on rank 1;",
@@ -566,6 +571,7 @@ NAMED = {  # rank 1 has it otherwise: what, and both values
     "another optimizer's kind": r"got the optimizer = AdamW on rank 0 and Adam on rank 1;",
     "other groups": r"got the group of p.4 = 0 on rank 0 and 1 on rank 1;",
     "other scales": r"got scaler = .*'scale': 8.0.* on rank 0 and .*'scale': 9.0.* on rank 1;",
+    "another type later": r"got \['p.0', 'p.1', 'p.2'\] frozen, unfrozen, new or of another type",
     "another shape": r"p.1 \(7,\) torch.float32 on rank 0 and p.1 \(8,\) torch.float32 on rank 1;",
     "another parameter": r"got parameter 0 of the pool = p.4 .* on rank 0 and p.5 .* on rank 1;",
     "frozen on one rank": r"= p.1 \(7,\) torch.float32 on rank 0 and p.0 .* on rank 1;",
