@@ -59,7 +59,7 @@ def picture() -> tuple[str, str]:
         )
         sent.append(stripes(x, y, held[before, source, column], style))
     names = "".join(
-        f'<text x="{x}" y="{y + HEIGHT / 2 + 14:g}" text-anchor="middle">machine {rank}</text>'
+        f'<text x="{x}" y="{y + (26 if rank else -18)}" text-anchor="middle">machine {rank}</text>'
         for rank, (x, y) in enumerate(CENTRES)
     )
     frames = "".join(

@@ -160,6 +160,27 @@ def test_the_player_is_played_by_pointer(address, page):
     assert page.text_content("#play") == "pause"
 
 
+MOVES = """() => new Promise((moved) => {
+    const bar = document.querySelector("g.message"), place = () => bar.getBoundingClientRect().x;
+    const first = place();
+    const look = () => place() === first ? requestAnimationFrame(look) : moved(performance.now());
+    look(); })"""
+
+
+def test_the_first_picture_moves_without_scripts_and_soon(address, page, capsys):
+    """Prints how soon. The bar, 2 s on a quiet machine, is no assertion: this one may be busy."""
+    urls = []
+    page.on("request", lambda asked: urls.append(asked.url.removeprefix(address)))
+    page.goto(address + "index.html")
+    moved_ms = page.evaluate(MOVES)
+    assert not [url for url in urls if url.endswith(".js")] and len(urls) <= 4
+    page.check("#still")
+    held = page.evaluate("document.getAnimations().map((each) => each.playState)")
+    assert held and set(held) == {"paused"}
+    with capsys.disabled():
+        print(f"\nfirst page: the picture moves after {moved_ms / 1e3:.2f} s, {len(urls)} files")
+
+
 TRAVEL = """(time) => {
     for (const flight of document.getAnimations()) { flight.pause(); flight.currentTime = time; }
     const inside = (a, b) => a.left > b.left - 4 && a.right < b.right + 4 &&

@@ -4,6 +4,7 @@ import json
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("markdown_it", reason="pip install -e '.[site]'")
@@ -277,6 +278,43 @@ def test_numbers_of_the_microscope_are_those_of_python(address, page):
             row = page.locator(f'tr[data-order="{order}"]')
             found = [float(row.get_attribute(f"data-{key}")) for key in ("rms", "largest", "right")]
             assert found == data[kind][wire][order][place][:3]
+
+
+BITS = """(text) => { value.value = text; value.dispatchEvent(new Event("input"));
+    const word = (code) => code.textContent.split(" ")[0];
+    const bits = (row) => [...row.querySelectorAll("code")].map(word);
+    return Object.fromEntries([...document.querySelectorAll("#bits tr[data-type]")].map((row) =>
+        [row.dataset.type, bits(row).join("")])); }"""
+
+
+def bits_of(x):
+    """{type: bits} of a float32, as NumPy rounds; bfloat16: half of float32, ties to even."""
+    whole = int(np.float32(x).view(np.uint32))
+    half = (whole + 0x7FFF + (whole >> 16 & 1)) >> 16
+    with np.errstate(over="ignore"):
+        float16 = int(np.float32(x).astype(np.float16).view(np.uint16))
+    return {"float32": f"{whole:032b}", "float16": f"{float16:016b}", "bfloat16": f"{half:016b}"}
+
+
+def test_bits_of_a_number_are_those_of_numpy(address, page):
+    """Random float32 of all sizes, ties, the ends of each type, both zeros."""
+    page.goto(address + NAMES[1])
+    rng = np.random.default_rng(3)
+    words = rng.integers(0, 2**32, 300, dtype=np.uint32)
+    words[:150] = words[:150] >> 11 << 11 | rng.integers(0, 2, 150, dtype=np.uint32) << 12
+    near = rng.normal(size=200).astype(np.float32) * np.float32(2.0) ** rng.integers(-26, 17, 200)
+    ends = [0.0, -0.0, 0.1, 65504, 65519.99, 65520, 2**-24, 2**-25, 1.5 * 2**-24, 2**-149, 2049]
+    ends += [np.finfo(np.float32).max, np.finfo(np.float32).tiny, 3.39e38, 1 + 2**-8, 1 + 3 * 2**-8]
+    for x in [*words.view(np.float32), *near.astype(np.float32), *np.float32(ends)]:
+        if np.isfinite(x):
+            assert page.evaluate(BITS, repr(float(x))) == bits_of(x), repr(x)
+    page.click("text=the exact sum above")
+    said = page.text_content("#said")
+    assert f"exact sum is {page.input_value('#value')} and" in said
+    page.click("#tries button:has-text('65520')")
+    assert page.text_content('#bits tr[data-type="float16"]').endswith("Infinityinfinite")
+    assert page.evaluate(BITS, "1e39") == {} == page.evaluate(BITS, "x")
+    assert page.text_content("#value-said") == '"x" is no number of float32; try 0.1'
 
 
 def test_the_microscope_is_moved_by_keyboard_alone(address, page):

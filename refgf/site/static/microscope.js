@@ -1,5 +1,5 @@
 "use strict";
-// Shows the errors that refgf/site/microscope.py computed. Nothing is computed here.
+// Shows the errors that refgf/site/microscope.py computed. Only the bits of one number are computed here.
 (() => {
   const all = window.MICROSCOPE;
   const at = (id) => document.getElementById(id);
@@ -47,6 +47,64 @@
     }
     at("errors").replaceChildren(svg);
   }
+  // ---- the bits of one number ----
+
+  const TYPES = { float32: [8, 23], float16: [5, 10], bfloat16: [8, 7] }; // bits of exponent and fraction
+  const TRIES = ["0.1", "2049", "65520", "6e-8", "1e-40", "3.4e38"];
+  function rounded(x, [wide, digits]) { // -> {sign, exponent, fraction: bits, power, value}
+    const sign = x < 0 || Object.is(x, -0) ? 1 : 0;
+    const bias = 2 ** (wide - 1) - 1;
+    let power = 1 - bias; // of a subnormal number
+    while (power <= bias && 2 ** (power + 1) <= Math.abs(x)) power += 1;
+    const scaled = Math.abs(x) / 2 ** (power - digits); // exact: x is a float32
+    let whole = Math.floor(scaled);
+    if (scaled - whole > 0.5 || (scaled - whole === 0.5 && whole % 2)) whole += 1;
+    if (whole === 2 ** (digits + 1)) { whole /= 2; power += 1; }
+    const infinite = power > bias;
+    const normal = whole >= 2 ** digits;
+    const bits = (n, count) => n.toString(2).padStart(count, "0");
+    return {
+      sign, power, exponent: bits(infinite ? 2 * bias + 1 : normal ? power + bias : 0, wide),
+      fraction: bits(infinite ? 0 : whole % 2 ** digits, digits),
+      value: (sign ? -1 : 1) * (infinite ? Infinity : whole * 2 ** (power - digits)),
+    };
+  }
+  function drawBits() {
+    const text = at("value").value.trim();
+    const x = Math.fround(Number(text));
+    const wrong = text === "" || !Number.isFinite(x);
+    at("value-said").textContent = wrong ? `"${text}" is no number of float32; try 0.1` : "";
+    const head = make("tr");
+    for (const name of ["type", "sign", "exponent", "fraction", "arrives as", "relative error"]) head.append(make("th", { scope: "col" }, name));
+    const rows = wrong ? [] : Object.entries(TYPES).map(([name, type]) => {
+      const { sign, exponent, fraction, power, value } = rounded(x, type);
+      const error = x === value ? "0" : Number.isFinite(value) ? Math.abs((value - x) / x).toExponential(1) : "infinite";
+      const row = make("tr", { "data-type": name, "data-value": value });
+      row.append(make("th", { scope: "row" }, name));
+      for (const bits of [sign, `${exponent} (${power})`, fraction]) {
+        const cell = make("td");
+        cell.append(make("code", {}, bits));
+        row.append(cell);
+      }
+      row.append(make("td", {}, String(Number(value.toPrecision(9)))), make("td", {}, error));
+      return row;
+    });
+    at("bits").replaceChildren(head, ...rows);
+  }
+  function take(text) {
+    at("value").value = text;
+    drawBits();
+  }
+  at("value").addEventListener("input", drawBits);
+  at("sum").addEventListener("click", () => take(String(exactSum)));
+  at("tries").replaceChildren(...TRIES.flatMap((text) => {
+    const button = make("button", { type: "button" }, text);
+    button.addEventListener("click", () => take(text));
+    return [button, " "];
+  }));
+  drawBits();
+
+  let exactSum = 0; // of the element that is shown
   function redraw() {
     const place = Number(at("ranks").value);
     const size = all.sizes[place];
@@ -54,6 +112,7 @@
     at("ranks").setAttribute("aria-valuetext", `${size} ranks`);
     const found = all.data[at("kind").value][at("wire").value];
     const [, , , worst, exact, got] = found[at("order").value][place];
+    exactSum = exact;
     at("said").textContent = `${at("order").value}, ${size} ranks, ${at("wire").value} on the wire: the largest error is ` +
       `in element ${worst}, whose exact sum is ${exact} and whose computed sum is ${got}.`;
     draw(found, place);
