@@ -23,8 +23,8 @@ from refgf.site import player
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 UNFOLD = "document.querySelectorAll('details').forEach(d => d.open = true)"
-PROBLEMS = """async (rules) => {
-    const found = await axe.run({ resultTypes: ["violations"], ...rules });
+PROBLEMS = """async ([left_out, rules]) => {
+    const found = await axe.run({ exclude: left_out }, { resultTypes: ["violations"], ...rules });
     const serious = found.violations.filter((v) => ["serious", "critical"].includes(v.impact));
     return serious.map((v) => `${v.id} x ${v.nodes.length}: ${v.nodes[0].html.slice(0, 200)}`); }"""
 pytestmark = pytest.mark.long
@@ -91,18 +91,22 @@ def test_a_phone_needs_no_horizontal_scrolling(folder, address, browser):
 
 @pytest.mark.skipif(not AXE.exists(), reason="npm install --prefix .venv/axe axe-core")
 def test_axe_finds_nothing_serious(folder, address, browser):
-    """Every page, and one that shows a file, all unfolded on a phone; in the dark only contrast."""
+    """Every page, and one that shows a file, all unfolded on a phone; in the dark only contrast.
+
+    The menu is the same on all, and looked at on two. It is half of a page's elements.
+    """
     page = browser.new_page(viewport={"width": 320, "height": 640})
     page.set_default_timeout(60_000)
     found = []
-    for name in pages(folder, sources=1):
+    for name in ["search/index.html?q=ring", *pages(folder, sources=1)]:
+        left_out = [] if name in ("index.html", "lessons/03/index.html") else [["#pages"]]
         page.emulate_media(color_scheme="light")
         page.goto(address + name)
         page.evaluate(UNFOLD)
         page.add_script_tag(path=AXE)
-        found += [f"{name}: {problem}" for problem in page.evaluate(PROBLEMS, {})]
+        found += [f"{name}: {problem}" for problem in page.evaluate(PROBLEMS, [left_out, {}])]
         page.emulate_media(color_scheme="dark")
-        dark = page.evaluate(PROBLEMS, {"runOnly": ["color-contrast"]})
+        dark = page.evaluate(PROBLEMS, [left_out, {"runOnly": ["color-contrast"]}])
         found += [f"{name} in the dark: {problem}" for problem in dark]
     page.close()
     assert found == []
