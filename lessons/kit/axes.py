@@ -67,18 +67,22 @@ def finish(figure, *with_legend, computed: bool = False, below: str = ""):
 
 def without_notes(figure) -> None:
     """Remove caption and signature, for a slide or a paper that has its own."""
-    for text in [text for text in figure.texts if text is not figure._suptitle]:
+    for text in [text for text in figure.texts if text.get_label() in (MEASURED, COMPUTED)]:
         text.remove()
     figure.tight_layout()
 
 
 def sign(figure, *parts: str) -> None:
     """The figure's last lines: ranks, links and machine of the run. At most SIGNED lines."""
-    computed = any(text.get_label() == COMPUTED for text in figure.texts)
-    text = f"{COMPUTED if computed else MEASURED} {'; '.join(parts)}"
+    text = f"{COMPUTED if is_computed(figure) else MEASURED} {'; '.join(parts)}"
     lines = textwrap.wrap(text, COLUMNS, max_lines=SIGNED, placeholder=" ...")
     top = (2 + LEADING * SIGNED) / (72 * figure.get_figheight())
     figure.text(0.01, top, "\n".join(lines), fontsize=TEXT_POINTS, va="top")
+
+
+def is_computed(figure) -> bool:
+    """Is nothing in it measured?"""
+    return any(text.get_label() == COMPUTED for text in figure.texts)
 
 
 def warn(figure, caveat: str) -> None:

@@ -86,7 +86,8 @@ def compared(claim: Claim, compare: Any, result: dict, reverse: bool = False) ->
         return Verdict(claim.text, NOT_MEASURED, kind=claim.kind)
     relation = REVERSED[relation] if reverse else relation
     factor = factor[0] if factor else 1.0
-    wanted = f"{'above' if relation == '>' else 'below'} {factor:.3g}" if factor != 1.0 else ""
+    shown = f"{factor:.3g}" if abs(factor - 1) > 0.005 else f"{factor:.6g}"  # 1.001 is no 1
+    wanted = f"{'above' if relation == '>' else 'below'} {shown}" if factor != 1.0 else ""
     more = {"kind": claim.kind, "times": bool(wanted), "wanted": wanted}
     (low, middle, high), (least, centre, most) = spread(left), spread(right)
     ratio = middle / centre if min(middle, centre) > 0 else None

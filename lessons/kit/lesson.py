@@ -354,11 +354,12 @@ class Lesson:
         for name, figure in figures.items():
             stem = f"{self.name}_{name}" if name else self.name
             file = path.with_name(f"{stem}.{options.format}")
+            if result["options"]["quick"] or not axes.is_computed(figure):
+                axes.warn(figure, caveat)  # a busy machine computes as well as a quiet one
             if options.no_notes:
                 axes.without_notes(figure)
             else:
                 axes.sign(figure, figure.get_label() or where, *foot)  # a label: its own ranks
-            axes.warn(figure, caveat)
             try:
                 figure.savefig(file, dpi=110)
             except OSError as error:

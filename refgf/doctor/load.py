@@ -68,7 +68,8 @@ class Load:
         took = f"others took {self.others:.2g} of {'them' if many else f'{self.cores} cores'}"
         if self.stolen >= 0.05:
             took += f", the hypervisor {self.stolen:.2g}"
-        return f"{many}{': ' * bool(many)}{took}, so times are not to be believed"
+        so = ", so times are not to be believed" if self.busy else ""
+        return f"{many}{': ' * bool(many)}{took}{so}"
 
 
 def look(proc: Path = Path("/proc")) -> Look | None:

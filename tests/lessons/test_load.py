@@ -2,6 +2,8 @@
 
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -134,3 +136,21 @@ def test_claims_that_a_busy_machine_leaves_do_not_depend_on_times(lesson):
         if not claim.timed:
             moved = shaken(result, random.Random(claim.text))
             assert claims.decide(claim, moved) == claims.decide(claim, result), claim.text
+
+
+@pytest.mark.long
+def test_a_figure_that_is_computed_is_not_doubted(tmp_path):
+    """Of lesson 03's figures one is only computed; BUSY stands across the others."""
+    drawn, script = [], str(ROOT / "lessons" / "03_lazy_allreduce.py")
+    for more in ({}, BUSY):
+        result = json.loads((ROOT / "figures" / "03_lazy_allreduce.json").read_text())
+        folder = tmp_path / str(len(drawn))
+        folder.mkdir()
+        text = json.dumps(result | {"load": result.get("load", {"busy": False, "said": ""}) | more})
+        (folder / "03_lazy_allreduce.json").write_text(text)
+        subprocess.run([sys.executable, script, "--plot", "--output", str(folder)], check=True)
+        drawn.append({file.stem: file.read_bytes() for file in folder.glob("*.png")})
+    changed = {name for name in drawn[0] if drawn[0][name] != drawn[1][name]}
+    assert "03_lazy_allreduce_region" in drawn[0] and changed == set(drawn[0]) - {
+        "03_lazy_allreduce_region"
+    }

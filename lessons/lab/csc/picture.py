@@ -47,8 +47,7 @@ def draw_times(result: dict):
         name = "dense" if row["density"] is None else f"{row['density']:g} %"
         parts = {"off": off["median_s"], **parts_of(row)}
         rows.append({"name": name, "sent": row["payload"], "timing": row["step"], "parts": parts})
-    less = " (in a step some ranks\nsleep while others work: less own work)"
-    draw_parts(left, rows, factor, less)
+    draw_parts(left, rows, factor)
     left.set_title("A step of AlexNet, float16, no overlap")
     draw_exchange(right, result["small"], factor)
     return axes.finish(figure, left, right)
@@ -77,7 +76,7 @@ def parts_of(row: dict) -> dict:
     return {"messages": row["messages_s"], "own": row["own"]["median_s"]}
 
 
-def draw_parts(axis, rows: list[dict], factor: float, note: str = "") -> None:
+def draw_parts(axis, rows: list[dict], factor: float) -> None:
     """Stacked bars of the predicted time; points: the measured time.
 
     rows: {"name", "sent" (bytes), "parts" (seconds by name, see WHAT), "timing" (measured)}
@@ -91,7 +90,7 @@ def draw_parts(axis, rows: list[dict], factor: float, note: str = "") -> None:
             end += ms * seconds
     timings = [row["timing"] for row in rows]
     look = {"marker": "o", "color": axes.PREDICTED, "capsize": 4}
-    label = f"all of it, measured{note}"
+    label = "all of it, measured"
     axes.points(axis, range(len(rows)), timings, ms, across=True, label=label, **look)
     fastest = min(range(len(rows)), key=lambda y: timings[y]["median_s"])
     end = ms * max(rows[fastest]["timing"]["high_s"], sum(rows[fastest]["parts"].values()))

@@ -5,8 +5,7 @@
 
 Two stacks are timed, both without overlap: the dense one, and CSC at one density after another.
 Each is first timed without a network and without sleeps. That is the processor's own work, and the
-second half of the prediction. All ranks do it at once and compete for cores and memory. In a step
-some ranks sleep while others work, so it takes less time there:
+second half of the prediction. All ranks do it at once and compete for cores and memory:
 
     step = step without exchange + messages (bytes, link) + own work (norms, packing, casts, update)
 """
@@ -165,8 +164,8 @@ def show(run: kit.Run, rows: list[dict], no_exchange: kit.Timing) -> None:
     head = ["density", "sent", "step", "predicted", "exchange", "own work", "step, this machine"]
     run.table(head, table)
     run.say("sent: by rank 0 in a step; exchange: step minus step without exchange")
-    run.say("own work: what the processor adds without a network, from norms to update. Here")
-    run.say("all ranks work at once; in a step some sleep while others work, so it takes less.")
+    run.say("own work: what the processor adds without a network, from norms to update, while all")
+    run.say("ranks work at once.")
     say_star(run, rows, "this step is the processor's own work")
     run.say(kit.errors_in_words((row["predicted_s"], row["step"].median_s) for row in rows))
 

@@ -5,6 +5,7 @@ from lab.large_batch.claims import same_epochs, same_steps
 from lab.large_batch.comparison import PAIRS
 
 MS = 1e3
+METHODS = "SGD", "LARS"  # in this order coloured, in both figures
 NORMS = {  # how a LARS step gets its norms
     "alone": "each rank\nall norms",
     "slices": "equal slices of\nall parameters",
@@ -40,7 +41,7 @@ def draw_accuracy(axis, result: dict, alike, after: str) -> None:
     """SGD and LARS against the batch."""
     rows = alike([row for row in result["trained"]["rows"] if not row["warm"]], result)
     batches = sorted({row["batch"] for row in rows})
-    for number, optimizer in enumerate(("SGD", "LARS")):
+    for number, optimizer in enumerate(METHODS):
         own = [row for row in rows if row["optimizer"] == optimizer]
         x = [batches.index(row["batch"]) + 0.06 * number for row in own]  # bars side by side
         means, halves = [row["mean"] for row in own], [row["half"] or 0 for row in own]
@@ -59,7 +60,7 @@ def draw_gains(axis, gains: list[dict]) -> None:
     """Paired differences with their intervals: LARS over SGD, warm-up over none."""
     rows = [gain for name in PAIRS for gain in gains if gain["name"] == name]
     for y, gain in enumerate(rows):
-        number = list(PAIRS).index(gain["name"])
+        number = len(METHODS) if gain["name"] == "LARS" else METHODS.index(gain["name"].split()[-1])
         axis.errorbar(gain["mean"], y, xerr=gain["half"] or 0, capsize=3, **axes.style(number))
     axis.axvline(0, color="black", lw=1)
     names = [f"{gain['name']}, batch {gain['batch']}, {gain['epochs']} epochs" for gain in rows]

@@ -135,6 +135,6 @@ REVEAL = Reveal(
     guess=Guess("64 KiB"),
     answer=answer,
     picture="The time of a training step against theta, with and without overlap, measured "
-    "and predicted; eager calls over the best theta on three clusters.",
+    "and predicted; eager calls over the best theta on other clusters.",
     yours=YOURS,
 )

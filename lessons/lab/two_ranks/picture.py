@@ -17,7 +17,7 @@ def draw(result: dict):
         [row["predicted"] for row in rows],
         "--",
         color=axes.PREDICTED,
-        label="predicted: one rank's over sqrt(p)",
+        label="predicted: one rank's (of all 16) over sqrt(p)",
     )
     worth.set(
         title=f"How far {result['steps']} steps end from the true weights",
