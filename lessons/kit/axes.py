@@ -85,8 +85,13 @@ def is_computed(figure) -> bool:
     return any(text.get_label() == COMPUTED for text in figure.texts)
 
 
-def warn(figure, caveat: str) -> None:
-    """A sentence across the figure: why it shows nothing to rely on; "" for nothing."""
+def warn(figure, caveat: str, computed_too: bool) -> None:
+    """A sentence across the figure: why it shows nothing to rely on; "" for nothing.
+
+    computed_too: also where nothing is measured. A busy machine computes as well as a quiet one.
+    """
+    if is_computed(figure) and not computed_too:
+        return
     style = {"rotation": 20, "ha": "center", "va": "center", "color": "#D55E00", "alpha": 0.5}
     figure.text(0.5, 0.5, textwrap.fill(caveat, 44), fontsize=20, **style)
 

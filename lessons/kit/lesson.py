@@ -354,8 +354,7 @@ class Lesson:
         for name, figure in figures.items():
             stem = f"{self.name}_{name}" if name else self.name
             file = path.with_name(f"{stem}.{options.format}")
-            if result["options"]["quick"] or not axes.is_computed(figure):
-                axes.warn(figure, caveat)  # a busy machine computes as well as a quiet one
+            axes.warn(figure, caveat, result["options"]["quick"])
             if options.no_notes:
                 axes.without_notes(figure)
             else:
