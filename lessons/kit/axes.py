@@ -195,7 +195,7 @@ def bars(axis, rows: list[dict], scale: float, highlight: int | None = None) -> 
 
     rows   {"name", "timing", "predicted_s", "note"}; predicted_s may be None, note is written into
            the bar, or behind a short one; where "part_s" is there, into the last part of the bar,
-           which is drawn paler
+           which is drawn paler; "computed": from other rows, so hatched and without a spread
     scale  from seconds to what the axis shows
     highlight  the row that is drawn in a stronger colour: the winner
     """
@@ -204,7 +204,10 @@ def bars(axis, rows: list[dict], scale: float, highlight: int | None = None) -> 
         timing, colour = row["timing"], COLOURS[0 if y == highlight else 5]
         middle, low, high = (scale * timing[key] for key in ("median_s", "low_s", "high_s"))
         spread = [[middle - low], [high - middle]]
-        axis.barh(y, middle, xerr=spread, color=colour, capsize=3, height=0.7)
+        look = {"xerr": spread, "capsize": 3}
+        if row.get("computed"):
+            look = {"hatch": "//", "edgecolor": "white"}
+        axis.barh(y, middle, color=colour, height=0.7, **look)
         text = {"color": "white" if y == highlight else "black", "va": "center"}
         part = scale * row.get("part_s", timing["median_s"])
         if part < middle:

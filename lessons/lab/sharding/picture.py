@@ -76,8 +76,9 @@ def draw_steps(axis, result: dict) -> None:
     off_s = result["steps"]["off"]["median_s"]
     axis.axvline(axes.MS * off_s / k, color="grey", lw=1, label="nothing sent")
     longest_s = max(max(row["timing"]["high_s"], row["predicted_s"] or 0) for row in rows)
+    full = "the full " * (result["regime"]["like"] != "this-machine")
     axis.set(
-        title="Time of a step (dark: the shortest)",
+        title=f"A step of {full}AlexNet (dark: shortest)",
         xlabel=axes.clock(k),
         xlim=(0, 1.4 * axes.MS * longest_s / k),  # room for the legend
     )
@@ -110,8 +111,8 @@ def draw_links(rows: list[dict]):
             ylim=(0, top),
         )
     below = (
-        "By formula (refgf/plan/sharding.py); the links named below are those of the measured "
-        "figure. FSDP gathers a unit at once, the next one ahead. Sums of DDP and reduce-scatters "
-        "of ZeRO-1, 25 MiB each, run during backward; the measured ZeRO-1 sends after it."
+        "By formula (refgf/plan/sharding.py), not for the links of the line below. FSDP gathers a "
+        "unit at once, the next one ahead. Sums of DDP and reduce-scatters of ZeRO-1, 25 MiB each, "
+        "run during backward; the measured ZeRO-1 sends after it."
     )
     return axes.finish(figure, *panels, computed=True, below=below)
