@@ -119,7 +119,10 @@ def short(decided: list[Verdict], room: int) -> list[str]:
         if len(found) + len(lines) < room:
             found += lines
     others = Counter(verdict.verdict for verdict in decided if verdict.verdict != HOLDS)
-    hold = f"{len(decided) - others.total()} of {len(decided)} claims hold"
+    unjudged = others[NOT_JUDGED]
+    hold = f"{len(decided) - others.total()} of {len(decided) - unjudged} claims hold"
+    if unjudged == len(decided):  # "0 hold" would read as a failure
+        hold = f"of {len(decided)} claims none is decided"
     names = {FAILS: "not here"}
     count = ", ".join([hold, *(f"{n} {names.get(name, name)}" for name, n in others.items())])
     return [*found, f"{count}; -v prints them all."] if decided else found

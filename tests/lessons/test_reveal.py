@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from docs.tools import gains
-from kit.claims import FAILS, GAIN, NOT_MEASURED, Claim, verdicts
+from kit.claims import FAILS, GAIN, NOT_JUDGED, NOT_MEASURED, Claim, Verdict, verdicts
 from kit.guess import Guess
 from kit.reveal import COLUMNS, LINES, ROWS, Reveal, Row, short, table_of
 from kit.words import number_of_bytes, question
@@ -71,6 +71,9 @@ def test_what_does_not_hold_comes_first():
     ]
     assert "a gain" in lines[1] and "first" in lines[2] and "2 of 4 claims hold" in lines[3]
     assert f"1 {NOT_MEASURED}" in lines[3] and short(decided, 1) == lines[3:]
+    unjudged = [Verdict("", NOT_JUDGED)] * 3
+    assert short(unjudged, 4) == ["of 3 claims none is decided, 3 not judged; -v prints them all."]
+    assert "1 of 1 claims hold, 3 not judged" in short([decided[0], *unjudged], 4)[-1]
 
 
 def test_no_claims_and_no_rows():
