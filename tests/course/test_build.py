@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import doctest
+import functools
 import io
 import json
 import os
@@ -11,9 +12,11 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from refgf.course import build as build_module
 from refgf.course import lesson as lesson_module
 from refgf.course.__main__ import main
 from refgf.course.autograder.submission import HIDDEN, marks_of_file
@@ -83,11 +86,20 @@ for exercise, part, _, of in space["PARTS"]:
 """
 
 
+def builds(lesson, base):
+    """{platform: folder of a build}. The teacher's marks, which are all alike, are made once."""
+    with mock.patch.object(build_module, "marks_of_file", functools.cache(marks_of_file)):
+        return {name: build(lesson, name, SEED, str(base / name)) for name in PLATFORMS}
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """{platform: folder of a build}"""
-    base = tmp_path_factory.mktemp("built")
-    return {name: build("01", name, SEED, str(base / name)) for name in PLATFORMS}
+    return builds("01", tmp_path_factory.mktemp("built"))
+
+
+@pytest.fixture(scope="module")
+def built_without_ranks(tmp_path_factory):
+    return builds("03", tmp_path_factory.mktemp("built"))
 
 
 def unpacked(folder, target):
@@ -188,13 +200,13 @@ def require_classroom50(data):
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_marks_outside_the_project(tmp_path, platform):
+def test_marks_outside_the_project(built_without_ranks, tmp_path, platform):
     """Answers get all points, the starter few, by the refgf of the bundle; twice the same.
 
     Lesson 03 asks for no ranks, which take long to start; the next two tests mark lesson 01.
     """
     found, lesson = {}, lesson_files("03")
-    folder = build("03", platform, SEED, str(tmp_path / "built"))
+    folder = built_without_ranks[platform]
     for name in ("answers", "starter", "again"):
         (tmp_path / name).mkdir()
         student = lesson.answers if name == "answers" else lesson.starter
@@ -357,7 +369,7 @@ def test_a_build_takes_no_network(platform, tmp_path, monkeypatch):
 
 def test_only_an_own_folder_is_replaced(tmp_path, capsys):
     def run(folder):
-        return main(["build", "01", "--for", "plain", "--seed", "1", "--output", str(folder)])
+        return main(["build", "03", "--for", "plain", "--seed", "1", "--output", str(folder)])
 
     own, foreign = tmp_path / "own", tmp_path / "foreign"
     foreign.mkdir()
@@ -367,16 +379,16 @@ def test_only_an_own_folder_is_replaced(tmp_path, capsys):
     assert "got" in error and "wanted a new folder" in error and "next:" in error
     assert run(own) == 0
     (own / "autograder" / "notes.txt").write_text("mine")
-    (own / "starter" / "01.py").write_text("changed")
+    (own / "starter" / "03.py").write_text("changed")
     assert run(own) == 0 and (own / "autograder" / "notes.txt").read_text() == "mine"
-    assert (own / "starter" / "01.py").read_bytes() == LESSON.starter.read_bytes()
+    assert (own / "starter" / "03.py").read_bytes() == lesson_files("03").starter.read_bytes()
 
 
 def test_a_second_build_keeps_the_seed(tmp_path, capsys):
     """Marks that were given with it can be repeated. --seed replaces it."""
 
     def seed(*arguments):
-        assert main(["build", "00", "--for", "plain", "--output", str(tmp_path), *arguments]) == 0
+        assert main(["build", "03", "--for", "plain", "--output", str(tmp_path), *arguments]) == 0
         kept = json.loads((tmp_path / "autograder" / "course.json").read_text())["seed"]
         assert f"hidden cases: seed {kept};" in capsys.readouterr().out
         return kept

@@ -94,7 +94,9 @@ def test_lesson_trains_resnet50(lesson, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("lesson", LESSONS[1::3], ids=lambda f: f.stem)  # of each kind one
+@pytest.mark.parametrize(  # messages that are timed, computing that is slept, two levels
+    "lesson", [f for f in LESSONS if f.stem[:2] in ("01", "07", "10")], ids=lambda f: f.stem
+)
 def test_lesson_runs_on_8_ranks_and_a_stated_link(lesson, tmp_path):
     """On 4 threads: tests/approval."""
     output = check(lesson, 8, tmp_path, "-v", "--link", "1gbit,50us")

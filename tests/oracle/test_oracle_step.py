@@ -28,7 +28,6 @@ from tests.support.step import right as step_right
 from tests.support.step.subject import subject
 
 LONG = pytest.mark.long
-NAMES = list(step_mistakes.MISTAKES)
 FEW = (  # of each stage, and of each kind of gradient
     *("loss_times_world_size", "accumulation_not_divided", "only_the_last_call_is_reduced"),
     *("zero_grad_left_out", "different_seeds", "clip_counts_copies", "decay_applied_p_times"),
@@ -75,7 +74,7 @@ def test_two_settings_each_have_their_own_factor(two):
 
 
 @LONG
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FEW)
 def test_mistakes_are_named_on_four_ranks(name, four):
     require_named(name, four)
 
