@@ -62,7 +62,7 @@ def test_training_goes_as_on_the_cpu(cupy, on_ranks, settings):
         assert np.all(np.abs(np.subtract(got, wanted)) <= PRODUCTS * one)
         assert np.all(PRODUCTS * one < 0.5 * np.ptp(wanted))  # or the bound could not fail
 
-    on_ranks(body, sizes=(2, 3))
+    on_ranks(body, sizes=(3,))
 
 
 def trained(comm, xp, dtype, seed=0, overlap=True):

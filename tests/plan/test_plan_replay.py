@@ -194,7 +194,7 @@ def test_compare_prints_all_models():
     assert "8 ranks, platform one-link" in said and max(map(len, said.splitlines())) <= 100
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
 def test_a_simulator_ends_with_the_command(tmp_path, name):
     """smpirun has a session of its own, so nobody else ends it."""
     marked, folders = f"{600 + tmp_path.stat().st_ino % 10**6}", tmp_path / "folders"

@@ -66,8 +66,7 @@ LOADERS = {
 }
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_the_same_bits_as_without_a_cache(tree, tmp_path, size):
+def test_the_same_bits_as_without_a_cache(tree, tmp_path, size=3):
     plain = threads.run(size, trained, tree, tmp_path, (None, 0, 0, None))
     assert len({digest for _, digest, _ in plain}) == 1
     for name, loader in LOADERS.items():
@@ -81,7 +80,7 @@ def test_the_same_bits_as_without_a_cache(tree, tmp_path, size):
 
 def test_prefetch_alone_gives_the_same_bits(tree, tmp_path):
     digests = {
-        threads.run(2, trained, tree, tmp_path, (None, 0, depth, None))[0][1] for depth in (0, 1, 4)
+        threads.run(2, trained, tree, tmp_path, (None, 0, depth, None))[0][1] for depth in (0, 4)
     }
     assert len(digests) == 1
 
