@@ -81,9 +81,10 @@ def fabric_of(asked: Question) -> str:
 def note(name: str, data: dict) -> str:
     """On Ethernet what is not modelled is that of RDMA, besides the rate of TCP."""
     of = RDMA if name == ETHERNET else name
+    also = f"{of}, because what TCP carries is another input" if name == ETHERNET else of
     return (
         f"Not modelled (missed): {data['middle']:.2f}, 1 to {data['most']:.2f}, multiplies the "
-        f"whole step, its computing too, because {tables()[of]['rows']} published steps ({of}) "
+        f"whole step, its computing too, because {tables()[of]['rows']} published steps ({also}) "
         "took as many times what the formulas say. It is no time of a call."
     )
 

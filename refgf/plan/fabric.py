@@ -194,13 +194,14 @@ def with_between(given: Fabric | None, latency: str, rate: str, source: str) -> 
     """
     between = nodes.link_of(latency, rate, source)
     if given is None:
-        return Fabric(source, "given, for a node", between)
+        return Fabric(source, "given, for a node", between, notes=measurements.odd(between))
     if given.lines or given.ring_hop:
         raise ValueError(
             f"plan: got {source} and {given.name}, which measured an allreduce between nodes; "
             "wanted one of them; next: leave one out"
         )
-    return replace(given, between=between, source=f"{source}, for a node")
+    notes = (*given.notes, *measurements.odd(between))
+    return replace(given, between=between, source=f"{source}, for a node", notes=notes)
 
 
 def of_cluster(described: like.Like) -> Fabric:
@@ -228,7 +229,8 @@ def with_inside(given: Fabric, latency: str, rate: str, source: str) -> Fabric:
         link = Link(parse_time(latency), 1 / parse_rate(rate), given.between.gamma_s_per_byte)
     except ValueError as error:
         raise ValueError(f"plan, link inside a node, {error}; as --inside 5us 800gbit") from None
-    found = replace(given, inside=link, inside_source=source)
+    notes = (*given.notes, *measurements.odd(link))
+    found = replace(given, inside=link, inside_source=source, notes=notes)
     if found.nccl_times:
         found = replace(found, nccl_times=(*found.nccl_times[:-1], link))
     return found if given.ring_hop is None else apart(found)
@@ -307,6 +309,7 @@ def of_machine(given: Machine) -> Fabric:
 def of_text(measured: measurements.Measured) -> Fabric:
     lines = {measured.size: Times(measured.curve)} if measured.size else {}
     ranges = ranges_of(measured.link, measured.errors(), deviations=3)  # 2 miss one text in ten
+    ranges["beta"] = ranges["beta"][0], min(MOST, max(ranges["beta"][1], measured.over))
     if measured.fit.largest_error > measurements.NOISY:
         least, most = measured.spread
         ranges = {

@@ -20,6 +20,7 @@ from refgf.predict.fit import Curve, Fit, fit_line
 
 US = 1e-6
 NOISY = 0.2  # relative; times farther from the fitted line are named in a warning
+MOST_OVER = 1.1  # of the line's rate / that of the longest message; beyond, warned of (chosen)
 AVOIDED = 1024  # bytes: below, protocols differ from those of gradients
 MOST_FIRST = 1 << 20  # bytes: times of larger messages say little about alpha (chosen)
 MOST_RATE, LEAST_ALPHA_S = 20e12 / 8, 0.1e-6  # bytes/s and s that no link beats (chosen)
@@ -98,6 +99,12 @@ class Measured:
         start = ((0.0, min(first_s, self.fit.a_s)),) if least > AVOIDED else ()
         return Curve((*start, *self.times))
 
+    @property
+    def over(self) -> float:
+        """How many times as long a byte of the longest message takes as one of the line does."""
+        nbytes, seconds = self.times[-1]
+        return seconds / nbytes / self.fit.b_s_per_byte
+
     def errors(self) -> tuple[float, float]:
         """(alpha_error_s, beta_error_s_per_byte)."""
         steps = 2 * (self.size - 1) if self.size else 1
@@ -120,7 +127,7 @@ def mixed(found: Measured) -> str:
 
 def in_words(link: Link) -> str:
     rate = 8e-9 / link.beta_s_per_byte if link.beta_s_per_byte else inf
-    return f"{1e6 * link.alpha_s:.3g}us {rate:.4g}gbit"
+    return f"{1e6 * link.alpha_s:.4g}us {rate:.4g}gbit"
 
 
 def require_possible(found: Measured, path: str) -> None:
@@ -137,11 +144,25 @@ def require_possible(found: Measured, path: str) -> None:
         refuse(path, got, wanted + "ring with NCCL_ALGO=Ring")
 
 
+def odd(link: Link) -> tuple[str, ...]:
+    """A warning of a link that may have another unit."""
+    slow = link.beta_s_per_byte * SLOW_RATE > 1 or link.alpha_s > LONG_S
+    fast = link.beta_s_per_byte * MOST_RATE < 1 or link.alpha_s < LEAST_ALPHA_S
+    if not slow and not fast:
+        return ()
+    said = "is slow for a cluster" if slow else "is faster than links are"
+    return (f"WARNING: {in_words(link)} {said}. Are its units right?",)
+
+
 def doubts(found: Measured) -> tuple[str, ...]:
     """A link that is faster than networks are was probably measured inside a node."""
     link, k = found.link, max(1, found.per_host)
-    if link.beta_s_per_byte * SLOW_RATE > 1 or link.alpha_s > LONG_S:
-        return (f"WARNING: {in_words(link)} is slow for a cluster. Are its times in us?",)
+    if found.alpha_known and odd(link):
+        return odd(link)
+    if found.over > MOST_OVER:
+        rate = 8e-9 / link.beta_s_per_byte
+        said = f"WARNING: the line's {rate:.4g} Gbit/s are more than its longest message had, "
+        return (f"{said}{rate / found.over:.4g}. The interval of beta holds these.",)
     short = found.alpha_known and k == 1 and link.alpha_s < SHORT_S
     if not short and link.beta_s_per_byte * FAST_RATE * k >= 1:
         return ()

@@ -37,6 +37,7 @@ from typing import Any
 
 from refgf.plan import ddp, sizes
 from refgf.plan.parameters import of_parameters
+from refgf.plan.question import PACE
 from refgf.plan.sizes import refuse
 from refgf.plan.step_times import StepTimes
 from refgf.plan.trace import BY_OPTIMIZER, READY, STEP, Events, ProfiledEvent, Trace
@@ -73,8 +74,9 @@ def another(trace: Trace, found: StepTimes) -> tuple[str, ...]:
     for mark in trace["marks"][:1]:
         with suppress(ValueError):
             share = one_step(trace, int(mark.name.removeprefix(STEP))).compute_s / found.compute_s
-            if not 1 / ddp.APART < share < ddp.APART:
-                said = f"WARNING: {mark.name} took {share:.2g} times as long, and pace does not "
+            (low, high), (least, most) = PACE[True], found.scatter
+            if not min(low, least) <= share <= max(high, most):
+                said = f"WARNING: {mark.name} took {share:.3g} times as long, and pace does not "
                 return (said + "hold it. It may hold start-up: profile with active=3.",)
     return ()
 

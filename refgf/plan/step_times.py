@@ -91,7 +91,7 @@ def of_workload(text: str, batch: int | None, rate: float | None, source: str) -
     workload = NETWORKS[name]()
     ready, notes = tuple(ready_of(workload, batch, rate)), ()
     if not LEAST_FLOPS <= (flops := rate * workload.step_flops) <= MOST_FLOPS:
-        said = f"WARNING: {flops:.2g} flop/s, if a rank computes {rate:,.4g} samples/s of {name}. "
+        said = f"WARNING: {flops:.2g} flop/s, if a rank computes {rate:g} samples/s of {name}. "
         notes = (said + "Is --rate that of one rank, in samples/s?",)
     own = {"measured": False, "notes": notes, "units": units(workload)}
     return StepTimes(name, source, ready, batch=batch, **own)

@@ -10,6 +10,7 @@ from refgf.plan.step_times import StepTimes
 from refgf.plan.uncertainty import planned
 from refgf.predict.cost import Link, ring_line
 from tests.support import benchmark_texts
+from tests.support.text_cases import RECORDED
 
 RING = ring_line(8, Link(10e-6, 1e-10))
 STEP = StepTimes("one call", "this test", ((1e-9, 1 << 20),))
@@ -123,3 +124,43 @@ def test_shorter_messages_than_the_text_s_are_on_the_way_from_the_line(tmp_path)
     _, found = loaded(tmp_path, 4, line, 1, before=(), sizes=[1 << bit for bit in range(20, 28)])
     call = found.lines[4]
     assert call(1024) < 1.5 * line(1024) and call(1 << 20) == pytest.approx(line(1 << 20), rel=1e-3)
+
+
+def test_a_rate_that_no_message_had_is_doubted(tmp_path):
+    """A text of 2 GPUs whose line has more Gbit/s than its longest message: 8 n / T."""
+    found = fabric.load(str(RECORDED / "nccl_flat_rate_2x1.txt"))
+    had = 8e-9 * 134_217_728 / 5881.04e-6
+    assert any(f"more than its longest message had, {had:.4g}" in note for note in found.notes)
+    assert 8e-9 / found.between.beta_s_per_byte / found.ranges["beta"][1] < 1.001 * had
+    _, straight = loaded(tmp_path, 2, ring_line(2, Link(10e-6, 1e-10)), 1)
+    assert not any("longest message" in note for note in straight.notes)
+
+
+def test_a_tree_that_the_log_names_lies_in_the_interval_of_more_hosts():
+    """8 hosts, a tree below 512 KiB: 2 x 3 hops of 7 us. On 64 hosts it has 2 x 6 hops."""
+    found = fabric.load(str(RECORDED / "nccl_tree_then_ring_8x1.txt"))
+    step = StepTimes("one call", "this test", ((1e-9, 1024),))
+    done = planned("eager", Question(step, found, 64, allreduce=NCCL))
+    assert done.low_s <= 2 * 6 * 7e-6 + 4e-10 * 4096 <= done.high_s
+    assert done.high_s < 10 * done.step_s
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("0us", "25gbit"), "0us 25gbit is faster than links are"),
+        (("5ms", "25gbit"), "5000us 25gbit is slow for a cluster"),
+        (("5us", "0.1gbit"), "5us 0.1gbit is slow for a cluster"),
+        (("5us", "25gbit"), ""),
+    ],
+)
+def test_a_link_in_another_unit_is_doubted(words, said):
+    notes = fabric.with_between(None, *words, "--between").notes
+    assert said in " ".join(notes) and bool(notes) is bool(said)
+    assert fabric.with_inside(fabric.of_node("dgx1-v100"), *words, "--inside").notes == notes
+
+
+@pytest.mark.parametrize("rate, doubted", [(360, False), (360_000, True), (0.01, True)])
+def test_a_rate_that_no_gpu_computes_is_doubted(rate, doubted):
+    notes = command.step_times.of_workload("resnet50", 64, rate, "this test").notes
+    assert ("flop/s" in " ".join(notes)) is doubted
