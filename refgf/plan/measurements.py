@@ -159,7 +159,7 @@ def doubts(found: Measured) -> tuple[str, ...]:
     link, k = found.link, max(1, found.per_host)
     if found.alpha_known and odd(link):
         return odd(link)
-    if found.over > MOST_OVER:
+    if found.over > MOST_OVER and found.fit.largest_error <= NOISY:  # else `warnings` says more
         rate = 8e-9 / link.beta_s_per_byte
         said = f"WARNING: the line's {rate:.4g} Gbit/s are more than its longest message had, "
         return (f"{said}{rate / found.over:.4g}. The interval of beta holds these.",)

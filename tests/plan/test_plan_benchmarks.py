@@ -53,6 +53,8 @@ LINKS = {  # of the texts of TEXTS that are read; all others are refused
     "nccl_nolist_1node, hosts": Link(2e-6, 8 / 1840e9),
     "nccl_ring_4x8_p4d_like": Link(5e-6, 8 / 237e9),
     "nccl_tree_2x8_p4d_like": Link(5e-6, 8 / 457e9),
+    "nccl_flat_rate_2x1": Link(1.65e-4, 1 / 22.9e9),
+    "nccl_tree_then_ring_8x1": Link(7e-6, 1e-10),
     "osu_latency_twice, 2": Link(20e-6, 8e-11),
     "osu two sizes of ranks, 2": Link(4e-6, 1.6e-10),
 }
