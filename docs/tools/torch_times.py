@@ -31,7 +31,7 @@ from tests.speed.ddp import WaitingModel, alexnet, start
 
 CHUNKS, WARM, STEPS = 1000, 3, 3  # PowerSGD begins in the third step
 HIDDEN = (DENSE, "fp16 hook", "PowerSGD, rank 2", "CSC 10 %")  # timed without computing, too
-ALONE, BATCH, PAIRS = (DENSE, "fp16 hook", "CSC 10 %"), 32, 5
+ALONE, BATCH, PAIRS = (DENSE, "fp16 hook", "CSC 100 %", "CSC 10 %"), 32, 5
 WIDE = (64, 128, 256, 512), 3, 1000  # ResNet-18 as published, 11.7 million parameters
 
 

@@ -28,7 +28,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from refgf.torch.pool import Segment, finite, l1_norms, runs, write
-from refgf.torch.residual import BEFORE
 
 Future = torch.futures.Future[Tensor]
 
@@ -75,12 +74,8 @@ class Backward:
         complete, divisor = [], self.flow.size * self.scale
         for parameter, gradient in zip(parameters, gradients):
             index = self.pool.place[id(parameter)]
-            new = self.flow.residual.fresh(index)
-            torch.div(gradient.detach().reshape(-1).float(), divisor, out=new)
-            if self.flow.form in BEFORE and self.flow.taken.decay[index]:
-                share = self.flow.taken.decay[index] / self.flow.size
-                new.add_(parameter.detach().reshape(-1), alpha=share)
-            self.flow.residual.accumulate(index)
+            decay = self.flow.taken.decay[index] / self.flow.size
+            self.flow.residual.accumulate(index, gradient.detach(), divisor, decay)
             for number in self.pool.chunks_of(index):
                 self._missing[number] -= 1
                 if not self._missing[number]:

@@ -30,10 +30,7 @@ def state_of(flow: Any) -> dict[str, Any]:
 
 
 def load(flow: Any, saved: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
-    """Go on from this rank's state, or for another number of ranks from a list of all. Collective.
-
-    From a list each rank takes the same share of the sum of all residuals: nothing is lost.
-    """
+    """What `GradientFlow.load_state_dict` does."""
     states = [saved] if isinstance(saved, dict) else list(saved or ())
     own = on_all_ranks(flow.group, require_fitting, flow, saved, states)
     first, share = states[0], 1 if own else flow.size

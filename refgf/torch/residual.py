@@ -11,6 +11,8 @@ that any rank refuses leaves no trace, and nothing is computed twice. Source and
 refgf/exchange/momentum_correction.py, statements C2, C3, C7 of refgf/oracle/SPEC.md.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -40,15 +42,18 @@ class LocalResidual:
         """a of the table, for what `accumulate` has seen. (C, chunk)"""
         return self._next[self.unsent]
 
-    def fresh(self, index: int) -> Tensor:
-        """Where the local gradient of parameter number `index` belongs before `accumulate`. (k,)"""
-        return self._next["u" if self.before else "h"].view(-1)[self.pool.part(index)]
+    def accumulate(self, index: int, gradient: Tensor, divisor: Any, decay: float) -> None:
+        """A local gradient of parameter number `index`, over divisor, goes into u and v, or h.
 
-    def accumulate(self, index: int) -> None:
-        """What `fresh` holds of this parameter is a gradient: it becomes u and v, or h."""
-        part, new, m = self.pool.part(index), self.fresh(index), self.momentum[index]
+        decay  this rank's share, in the forms that have it here
+        """
+        part, m = self.pool.part(index), self.momentum[index]
+        new, *_ = (rows.view(-1)[part] for rows in self._next.values())
         old = {name: rows.view(-1)[part] for name, rows in self.state.items()}
+        torch.div(gradient.reshape(-1).float(), divisor, out=new)
         if self.before:
+            if decay:
+                new.add_(self.pool.parameters[index].detach().reshape(-1), alpha=decay)
             new.add_(old["u"], alpha=m)
             a = self.sends.view(-1)[part]
             a.copy_(new) if self.empty else torch.add(old["v"], new, out=a)
