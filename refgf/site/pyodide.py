@@ -34,10 +34,11 @@ def available(root: Path) -> bool:
 def install(root: Path) -> str:
     """Get PACKAGES by npm unless they are there. -> a sentence for the terminal, or nothing"""
 
-    def complete() -> bool:
-        return all((folder(root, name) / "package.json").is_file() for name in PACKAGES)
+    def missing() -> list[str]:
+        found = {name: (folder(root, name) / "package.json").is_file() for name in PACKAGES}
+        return [f"{name}@{PACKAGES[name]}" for name, there in found.items() if not there]
 
-    if complete():
+    if not missing():
         return ""
     wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
     npm = shutil.which("npm")
@@ -49,11 +50,12 @@ def install(root: Path) -> str:
             subprocess.run([*command, *wanted], timeout=120, check=True)
         except (subprocess.SubprocessError, OSError) as problem:
             why = f"npm ended with: {problem}"
-        if complete():
+        if not missing():
             return ""
     return (
-        f"site: got no {' and '.join(wanted)} ({why}); without Pyodide the explorer shows exported "
-        "numbers only, and the player takes no files; without MiniSearch there is no search; next: "
+        f"site: got no {' and '.join(missing())} ({why}); without Pyodide the explorer shows "
+        "exported numbers only, and the player takes no files; without MiniSearch there is no "
+        "search; next: "
         f"npm install --prefix .venv/pyodide {' '.join(wanted)}"
     )
 

@@ -121,6 +121,9 @@ def test_measured_steps_are_near_their_predictions():
 def test_without_npm_building_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(pyodide.shutil, "which", lambda name: None)
     assert "npm is missing" in pyodide.install(tmp_path) and not list(pyodide.files(tmp_path))
+    (pyodide.folder(tmp_path) / "package.json").parent.mkdir(parents=True)
+    (pyodide.folder(tmp_path) / "package.json").touch()
+    assert pyodide.install(tmp_path).startswith("site: got no minisearch@7.2.0 (npm is missing)")
 
 
 @pytest.mark.parametrize("order", microscope.ORDERS)

@@ -17,7 +17,7 @@ from tests.support.site_links import broken_links, pages_of
 pytest.importorskip("markdown_it", reason="pip install -e '.[site]'")
 pytest.importorskip("pygments", reason="pip install -e '.[site]'")
 
-from refgf.site import pyodide
+from refgf.site import pyodide, search
 from refgf.site.build import ALONE
 from refgf.site.repository import PAGES, lesson_numbers
 
@@ -56,7 +56,9 @@ def test_a_fresh_clone_builds_the_site_offline(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert ("got no Pyodide" in done.stderr) == (not pyodide.available(ROOT))
+    missing = done.stderr.partition("got no ")[2].partition(" (")[0]
+    assert ("pyodide" in missing) == (not pyodide.available(ROOT))
+    assert ("minisearch" in missing) == (not search.available(ROOT))
     site = clone / "site"
     pages = pages_of(site)
     count = int(re.search(r"^(\d+) pages in ", done.stdout, re.M)[1])
