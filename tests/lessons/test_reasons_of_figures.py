@@ -4,7 +4,10 @@ import pytest
 
 from docs.tools import gains
 from kit import rows
+from kit.claims import FAILS, HOLDS, decide
+from lab.csc import claims as csc_claims
 from lab.csc import picture as csc
+from lab.large_batch import claims as large_batch_claims
 from lab.large_batch import picture as large_batch
 from lab.lazy import picture as lazy
 from lab.overlap import picture as overlap
@@ -73,6 +76,49 @@ def test_what_lacks_at_a_large_batch_is_steps():
     assert steps == [(128, 60), (256, 60), (512, 60)]
     epochs = [(row["batch"], row["epochs"]) for row in large_batch.same_epochs(sgd, result)]
     assert epochs == [(64, 5), (128, 5), (256, 5), (512, 5)]
+
+
+def test_history_is_compared_with_none_in_pairs():
+    runs = {"history": [1.0, 61.0], "none": [3.0, 63.0]}
+    forms = {form: {"runs": [{"accuracy": a} for a in got]} for form, got in runs.items()}
+    found = csc_claims.history_minus_none({"study": {"forms": forms}})
+    assert found == {"median_s": -2.0, "low_s": -2.0, "high_s": -2.0}
+    one = {form: {"runs": [{"accuracy": 1.0}]} for form in runs}
+    assert csc_claims.history_minus_none({"study": {"forms": one}}) is None
+
+
+def test_chunks_that_wait_are_counted_in_sparse_steps():
+    lists = [[], [0], [0, 1], [2]]  # the first step is dense
+    chosen = {"chosen": {"lists": lists, "norms": [1.0] * 4}}
+    assert csc_claims.not_sent(chosen, 2) == (0.5, 2)
+    assert csc_claims.not_sent(chosen) == (0.25, 3)
+    assert csc_claims.not_sent({"chosen": {"lists": [[]], "norms": [1.0]}}) is None
+
+
+def large_batch_result(rates: list[float], gains: list[list[float]]) -> dict:
+    rows = [
+        {"optimizer": "SGD", "warm": False, "batch": batch, "epochs": 5, "rate": rate}
+        for batch, rate in zip((64, 512), rates, strict=True)
+    ]
+    pairs = [
+        {"name": "LARS", "batch": batch, "epochs": 5, "values": values}
+        for batch, values in zip((64, 512), gains, strict=True)
+    ]
+    return {"trained": {"rows": rows, "gains": pairs, "epochs": 5}}
+
+
+@pytest.mark.parametrize("last, verdict", [(0.02, HOLDS), (0.16, FAILS)])
+def test_a_rate_that_stays_is_no_linear_scaling(last, verdict):
+    result = large_batch_result([0.02, last], [[0.0], [0.0]])
+    (claim,) = [claim for claim in large_batch_claims.CLAIMS if "Linear scaling" in claim.text]
+    assert large_batch_claims.scaled(result, "SGD") == 0.16
+    assert decide(claim, result).verdict == verdict
+
+
+def test_what_lars_gains_more_is_paired():
+    """Each run's own difference is 5, though the runs differ by 60 points."""
+    result = large_batch_result([1, 1], [[0.0, 60.0], [5.0, 65.0]])
+    assert large_batch_claims.gains_more(result) == {"median_s": 5.0, "low_s": 5.0, "high_s": 5.0}
 
 
 @pytest.mark.parametrize("place, said", [(topk.CORE, "none is measured"), ("a GPU", "fast.")])

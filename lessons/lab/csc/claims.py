@@ -1,9 +1,11 @@
 """What lesson 06 says of its numbers."""
 
-from kit.claims import GAIN, LIMIT, Claim
+from kit.claims import GAIN, LIMIT, Claim, interval
 from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at
+from kit.trials import mean_and_half
+from kit.words import percent
 from lab.csc.study import LARGE_RATE, SMALL_RATE
 from lab.csc.yours import YOURS
 
@@ -48,6 +50,24 @@ def sent_so_far(lists: list[list[int]], chunks: int) -> list[float]:
             seen |= set(numbers)
             found.append(len(seen) / chunks)
     return found
+
+
+def not_sent(r: dict, steps: int = 30) -> tuple[float, int] | None:
+    """The share of the chunks that so many sparse steps, or all, have not sent; how many these are.
+
+    None without sparse steps.
+    """
+    found = sent_so_far(r["chosen"]["lists"], len(r["chosen"]["norms"]))[:steps]
+    return (1 - found[-1], len(found)) if found else None
+
+
+def history_minus_none(r: dict) -> dict | None:
+    """Points of accuracy in paired runs; None without two of them."""
+    kinds = [at(r, "study", "forms", form, "runs") for form in ("history", "none")]
+    if None in kinds or len(kinds[0]) < 2:
+        return None
+    pairs = zip(*kinds, strict=True)
+    return interval(*mean_and_half([late["accuracy"] - none["accuracy"] for late, none in pairs]))
 
 
 def again(name: str):
@@ -110,6 +130,19 @@ CLAIMS = (
         ),
     ),
     Claim(
+        "What a form makes of one gradient does not say what it learns: `history` passes on less "
+        "than half as much as `none`, and ends within 1.5 points of it.",
+        (history_minus_none, ">", -1.5),
+        unless="a longer training, or a larger learning rate",
+        timed=False,
+        control=(
+            ("forms", {"form": "history"}, "in_all"),
+            "<",
+            ("forms", {"form": "none"}, "in_all"),
+            0.5,
+        ),
+    ),
+    Claim(
         "Chunks chosen by importance learn faster than as many chosen at random or in turn.",
         (better_control, ">", 0.0),
         unless="gradients of equal size in all chunks, or a training long enough for any choice",
@@ -158,10 +191,15 @@ def title(network: dict, name: str) -> str:
 
 
 def rows(r: dict) -> list[Row]:
-    """Dense and sparse exchanges of a large and of a small network."""
+    """Dense and sparse exchanges of a large and of a small network; chunks that still wait."""
     if "times" in r:
-        return in_steps(r) + without_steps(r, r["small"])
-    return without_steps(r, r["here"]["large"]) + without_steps(r, r["here"]["small"])
+        found = in_steps(r) + without_steps(r, r["small"])
+    else:
+        found = without_steps(r, r["here"]["large"]) + without_steps(r, r["here"]["small"])
+    if waiting := not_sent(r):
+        share, steps = waiting
+        found.append(Row(f"chunks not sent after {steps} sparse steps", share, None, percent))
+    return found
 
 
 def answer(r: dict) -> str:

@@ -1,7 +1,7 @@
-"""The figures of lesson 11: accuracy against batch; what LARS and warm-up gain; LARS step times."""
+"""The figures of lesson 11: accuracy and rate against batch; gains of LARS; LARS step times."""
 
 from kit import axes
-from lab.large_batch.claims import same_epochs, same_steps
+from lab.large_batch.claims import rate, same_epochs, same_steps
 from lab.large_batch.comparison import PAIRS
 
 MS = 1e3
@@ -25,6 +25,10 @@ def draw(result: dict) -> dict:
         axis.set_ylim(low, 100)
     below = f"Mean of {len(trained['judged_on'])} runs and its 95 % interval, without warm-up."
     figures = {"": axes.finish(figure, epochs, steps, below=below)}
+    figure, (rates,) = axes.frame("Lesson 11: does the best rate grow with the batch?", 1, 1)
+    draw_rates(rates, result)
+    below = "Rates a factor of 2 apart, searched on one split of the images, without warm-up."
+    figures["rates"] = axes.finish(figure, rates, below=below)
     figure, (gains,) = axes.frame("Lesson 11: what LARS and warm-up gain", 1, 1)
     draw_gains(gains, trained["gains"])
     figures["gains"] = axes.finish(figure)
@@ -54,6 +58,28 @@ def draw_accuracy(axis, result: dict, alike, after: str) -> None:
         ylabel="held-out images right, %",
         xlim=(-0.3, len(batches) - 0.6),
     )
+
+
+def draw_rates(axis, result: dict) -> None:
+    """Best rate of each method against the batch; what linear scaling makes of the first."""
+    rows = [row for row in result["trained"]["rows"] if not row["warm"]]
+    for number, optimizer in enumerate(("SGD", "LARS")):
+        own, style = [r for r in rows if r["optimizer"] == optimizer], axes.style(number)
+        points = [(r["batch"], r["rate"]) for r in same_epochs(own, result)]
+        axis.plot(*zip(*points), ms=8, label=f"{optimizer}, best rate found", **style)
+        first, least = points[0]
+        line = [(batch, least * batch / first) for batch, _ in points]
+        label = f"{optimizer}, predicted by linear scaling"
+        axis.plot(*zip(*line), "--", color=style["color"], label=label)
+    batches = [batch for batch, _ in points]
+    axis.set(xscale="log", yscale="log", xlabel="images in a batch", ylabel="peak learning rate")
+    axis.set_xticks(batches, batches)
+    values = sorted({y for line in axis.lines for y in line.get_ydata()})
+    axis.set_yticks(values, [f"{y:.3g}" for y in values])
+    axis.minorticks_off()
+    grown = [f"{o} {rate(result, o, -1) / rate(result, o, 0):.3g} x" for o in ("SGD", "LARS")]
+    epochs, size = result["trained"]["epochs"], batches[-1] / batches[0]
+    axis.set_title(f"In {epochs} epochs, the batch {size:.3g} x as large: {', '.join(grown)}")
 
 
 def draw_gains(axis, gains: list[dict]) -> None:
