@@ -13,6 +13,7 @@ from lab.precision.claims import CLAIMS  # noqa: E402
 from lab.ring import claims as ring_names  # noqa: E402
 from lab.ring import picture as ring_picture  # noqa: E402
 from lab.stack import bars  # noqa: E402
+from lab.stack import claims as stack_claims  # noqa: E402
 from lab.stack import picture as stack_picture  # noqa: E402
 
 
@@ -56,10 +57,33 @@ def test_no_gain_over_calls_that_wait_for_no_latency(free):
     ]
     place = {"place": "here", "network": "alexnet", "like": "v100-56gbit", "elements": 1}
     place |= {"rows": rows, "alone": timing(4.0), "dilation": 1.0, "latency_free": free}
-    (axis,) = stack_picture.draw_bars([place]).axes
+    (axis,) = stack_picture.draw_bars(place).axes
     assert ["gain" in text for text in texts(axis)] == [False, not free, True]
     labels = [label.get_text() for label in axis.get_yticklabels()]
-    assert [label.endswith(" *") for label in labels] == [free, False, False]
+    assert [label.endswith("no latency") for label in labels] == [free, False, False]
+
+
+def test_each_network_has_a_figure_of_its_own():
+    step = timing(4.0)
+    row = {"name": bars.RING, "step": step, "predicted_s": 4.0, "own_share": 0.5}
+    place = {"network": "alexnet", "like": "v100-56gbit", "elements": 1, "rows": [row]}
+    place |= {"alone": step, "dilation": 1.0, "ranks": 1}
+    others = {"b": {"network": "resnet50"}, "c": {"like": "mgwfbp-10gbe"}, "d": {"ranks": 2}}
+    places = {"a": place} | {title: place | other for title, other in others.items()}
+    found = stack_picture.draw({"places": places, "learning": None})
+    assert set(found) == {"", "resnet50", "alexnet_mgwfbp-10gbe"}
+    assert all("own 50%" in texts(figure.axes[0])[0] for figure in found.values())
+
+
+def test_above_100_percent_is_compared_with_stacks_that_update_all():
+    def place(ranks: int, ring_s: float, csc_s: float) -> dict:
+        found = {bars.RING: ring_s, bars.CSC: csc_s}
+        rows = [{"name": name, "step": timing(t)} for name, t in found.items()]
+        return {"ranks": ranks, "alone": timing(4.0), "rows": rows}
+
+    said = stack_claims.above_100([place(2, 2.0, 1.0), place(4, 5.0, 1.0)])
+    assert said == "ring, which updates all weights, has 200% on 2 ranks"
+    assert stack_claims.above_100([place(2, 4.5, 1.0)]) == ""
 
 
 def test_lesson_05_without_trainings():

@@ -1,8 +1,9 @@
 """Pictures of lesson 07: the bars of each network, efficiency against nodes, time to accuracy."""
 
 from kit import axes
-from kit.experiment import MOST_OWN, is_own, star
+from kit.experiment import MOST_OWN, is_own
 from kit.images import NETWORKS
+from kit.rows import ratio
 from kit.trials import mean_and_half
 from lab.stack.bars import (
     COLOURS,
@@ -13,22 +14,30 @@ from lab.stack.bars import (
     in_all,
     style,
 )
-from lab.stack.claims import in_the_figure
+from lab.stack.claims import above_100, in_the_figure
 from lab.stack.learning import BARS, DENSE, SPARSE, final, first
 
 ONE_A_NODE = " x 1 rank"  # in the words of a place
 IN_BARS = "In a bar: scaling efficiency, and what a technique gains over the bar above."
-NO_LATENCY = " * no latency: MPI's own messages do not wait for the emulated link's, all others do."
-OWN = f" ** more than {100 * MOST_OWN:.0f} % of the step is this processor's own time."
+NO_LATENCY = " No latency: MPI's own messages do not wait for the emulated link's, all others do."
+OWN = f" Own: this processor's own time, where it is more than {100 * MOST_OWN:.0f} % of the step."
+AT_ENDS = "An accuracy is reached at the end of an epoch, not where lines cross."
 
 
 def draw(result: dict) -> dict:
-    """{"": the bars on the most ranks, "nodes": ..., "learning": ...}"""
+    """{"": the bars of the first network on the most ranks, "resnet50": ..., "learning": ...,
+
+    "nodes": ...}
+    """
     places = [with_place(here, title) for title, here in result["places"].items()]
     groups: dict[tuple, list] = {}
     for here in sorted(places, key=lambda here: here["ranks"]):
         groups.setdefault((here["network"], here["like"]), []).append(here)
-    figures = {"": draw_bars([group[-1] for group in groups.values()])}
+    figures, seen = {}, set()
+    for (network, like), group in groups.items():
+        name = f"{network}_{like}" if network in seen else network
+        figures[name if seen else ""] = draw_bars(group[-1])
+        seen.add(network)
     if "time_s" in (result["learning"] or {}):  # results of before 2026-11-23 lack it
         figures["learning"] = draw_learning(result)
     alone = [[here for here in group if ONE_A_NODE in here["place"]] for group in groups.values()]
@@ -43,44 +52,33 @@ def with_place(here: dict, title: str) -> dict:
     return {"place": title.partition("; ")[2]} | here | {"rows": in_the_figure(here)}
 
 
-def draw_bars(places: list[dict]):
-    title = "Lesson 07: each technique is one argument; what it does to the time of a step"
-    size = (axes.WIDTH_INCHES, 1.2 + 3.9 * len(places))
-    figure, panels = axes.frame(title, len(places), 1, size)
-    for axis, here in zip(panels, places):
-        alone_s, k = here["alone"]["median_s"], here["dilation"]
-        bars, free = [], here.get("latency_free")
-        for row, gain_s in zip(here["rows"], gains_s(here["rows"])):
-            efficiency = 100 * alone_s / row["step"]["median_s"]
-            if row["name"] == RING and free:
-                gain_s = None  # no gain over a bar that waits for no latency
-            gain = "" if gain_s is None else f",  gain {axes.MS * gain_s / k:.1f} ms"
-            no_latency = ",\nno latency *" if free and row["name"] == NATIVE else ""
-            bars.append(
-                {
-                    "name": row["name"] + 2 * star(row["own_share"]).strip() + no_latency,
-                    "timing": row["step"],
-                    "predicted_s": row["predicted_s"],
-                    "note": f"{efficiency:.0f} %{gain}",
-                }
-            )
-        best = min(range(len(bars)), key=lambda i: bars[i]["timing"]["median_s"])
-        axes.bars(axis, bars, axes.MS / k, highlight=best)
-        off = "exchange off (100 %): forward, backward, update of all weights"
-        axis.axvline(axes.MS / k * alone_s, color="black", ls=":", label=off)
-        network = f"{NETWORKS[here['network']]}, {here['elements'] / 1e6:.1f} million gradients"
-        faster = f"the whole stack is {faster_than_the_first(here)}"
-        title = f"{network}, like {here['like']}; {faster}\n{here['place']}"
-        clock = axes.clock(here["dilation"]).replace("\n", " ")
-        axis.set(title=title, xlabel=f"time of a step, {clock}")
-    below = IN_BARS
-    if any(here.get("latency_free") for here in places):
-        below += NO_LATENCY
-    if any(is_own(row["own_share"]) for here in places for row in here["rows"]):
-        below += OWN
-    for axis in panels[1:]:
-        axis.grid(alpha=0.3)  # the first one's legend says what their lines are
-    return axes.finish(figure, panels[0], below=below)
+def draw_bars(here: dict):
+    """A bar for each stack of one network."""
+    network = f"{NETWORKS[here['network']]}, {here['elements'] / 1e6:.1f} million gradients"
+    title = f"Lesson 07: the step of {network}, each technique added\n"
+    title += f"{faster_than_the_first(here)}"
+    figure, (axis,) = axes.frame(title, 1, 1, (axes.WIDTH_INCHES, 5.2))
+    alone_s, k = here["alone"]["median_s"], here["dilation"]
+    bars, free = [], here.get("latency_free")
+    for row, gain_s in zip(here["rows"], gains_s(here["rows"])):
+        note = f"{100 * alone_s / row['step']['median_s']:.0f} %"
+        if gain_s is not None and not (row["name"] == RING and free):
+            note += f",  gain {axes.MS * gain_s / k:.1f} ms"  # none over one without latency
+        if is_own(row["own_share"]):
+            note += f",  own {row['own_share']:.0%}"
+        no_latency = ",\nno latency" if free and row["name"] == NATIVE else ""
+        bar = {"name": row["name"] + no_latency, "timing": row["step"], "note": note}
+        bars.append(bar | {"predicted_s": row["predicted_s"]})
+    best = min(range(len(bars)), key=lambda i: bars[i]["timing"]["median_s"])
+    axes.bars(axis, bars, axes.MS / k, highlight=best)
+    off = "exchange off (100 %): forward, backward, update of all weights"
+    axis.axvline(axes.MS / k * alone_s, color="black", ls=":", label=off)
+    clock = axes.clock(here["dilation"]).replace("\n", " ")
+    axis.set_title(f"like {here['like']}: {here['place']}", fontsize=axes.TEXT_POINTS + 1)
+    axis.set(xlabel=f"time of a step, {clock}", ylim=(len(bars) + 0.6, -0.5))  # for the legend
+    below = IN_BARS + NO_LATENCY * bool(free)
+    below += OWN * any(is_own(row["own_share"]) for row in here["rows"])
+    return axes.finish(figure, axis, below=below)
 
 
 def faster_than_the_first(here: dict) -> str:
@@ -88,8 +86,11 @@ def faster_than_the_first(here: dict) -> str:
     rows = here["rows"]
     if here.get("latency_free"):
         rows = [row for row in rows if row["name"] != NATIVE]
-    first = rows[0]["name"].strip("+ ")
-    return f"{in_all(rows)[2]:.3g} x as fast as {'the ' * (first == 'ring')}{first}"
+    first, last = rows[0]["name"].strip("+ "), rows[-1]["step"]
+    found = ratio(rows[0]["step"], last)
+    ends = f"{found['low_s']:.3g} to {found['high_s']:.3g}"
+    than = f"{'the ' * (first == 'ring')}{first}"
+    return f"the whole stack is {in_all(rows)[2]:.3g} x as fast as {than} (repeats: {ends})"
 
 
 def draw_nodes(places: list[dict]):
@@ -106,10 +107,12 @@ def draw_nodes(places: list[dict]):
     axis.annotate(text, spot, (0, 12), textcoords="offset points", ha="right", weight="bold")
     axis.axhline(100, color="black", ls=":", label="exchange off, all weights updated")
     here = places[-1]
+    control = above_100(places)
     axis.set(
-        title=f"{NETWORKS[here['network']]}, like {here['like']}, {slower(places)}\n"
-        "above 100 %: CSC updates only the weights whose gradients were sent; and noise",
-        xlabel="nodes; on 1 nothing is sent, so what is missing to 100 % is the stack's own work",
+        title=f"{NETWORKS[here['network']]}, like {here['like']}, {slower(places)}"
+        + (f"\nabove 100 %: not CSC alone; {control}" if control else ""),
+        xlabel="nodes (1: without the emulated cluster; nothing is sent, so what is missing to "
+        "100 % is own work)",
         ylabel="scaling efficiency, %",
         xticks=ranks,
         ylim=(0, 115),
@@ -147,7 +150,8 @@ def draw_learning(result: dict):
         xlabel=clock,
         ylabel="held-out images right, %",
     )
-    return axes.finish(figure, axis, below=first_epoch(learning["runs"]))
+    below = f"{AT_ENDS} {first_epoch(learning['runs'])}"
+    return axes.finish(figure, axis, below=below)
 
 
 def first_epoch(runs: dict) -> str:
