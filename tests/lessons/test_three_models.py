@@ -8,8 +8,9 @@ import pytest
 matplotlib.use("Agg")
 
 from kit import claims  # noqa: E402  after the backend is chosen
+from kit.claims import FAILS, HOLDS  # noqa: E402
 from lab.scaling import models, models_picture  # noqa: E402
-from lab.scaling.claims import CLAIMS  # noqa: E402
+from lab.scaling.claims import CLAIMS, SHARP_HEADLINE, gains  # noqa: E402
 from refgf.comm import ring  # noqa: E402
 from refgf.plan import platforms, replay  # noqa: E402
 from refgf.predict.cost import Link  # noqa: E402
@@ -68,3 +69,27 @@ def test_the_order_of_the_ranks_decides_on_a_fat_tree():
     assert found["tree"][models.IN_ORDER][p] == pytest.approx(closed_s, rel=0.01)
     assert found["tree"][models.ROUND_ROBIN][p] == pytest.approx(2 * closed_s, rel=0.05)
     assert found["links"][models.CONTENTION]["4"] == pytest.approx(found["closed_s"]["4"], rel=1e-3)
+
+
+def systems(few: float, many: float) -> dict:
+    """Efficiencies that lazy allreduce raises from 10 by these factors on 4 and on 2048 GPUs."""
+    ends = {"eager, float32, no overlap": [(10.0, 10.0)] * 2}
+    ends["+ overlap"] = [(10.0, 10.0)] * 2
+    ends["+ lazy allreduce"] = [(10 * few, 10 * few), (8.0 * many, 12.5 * many)]
+    curves = {"systems": ends, "sizes": [4, 2048]}
+    return {"far": {"ResNet-50": {"56 Gbit/s InfiniBand": curves}}}
+
+
+@pytest.mark.parametrize("few, many, verdict", [(1.0, 8.0, HOLDS), (4.0, 8.0, FAILS)])
+def test_what_helps_on_few_ranks_is_compared_with_many(few, many, verdict):
+    (claim,) = [claim for claim in CLAIMS if "no technique gains on 2048" in claim.text]
+    result = systems(few, many)
+    assert gains(result, -1)["+ lazy allreduce"] == pytest.approx(many)
+    assert claims.decide(claim, result).verdict == verdict
+
+
+@pytest.mark.parametrize("low, verdict", [(428.0, HOLDS), (250.0, FAILS), (440.0, FAILS)])
+def test_a_headline_that_is_inside_a_wide_interval_does_not_hold(low, verdict):
+    (claim,) = [claim for claim in CLAIMS if "434.1" in claim.text]
+    headline = {"name": SHARP_HEADLINE, "published": 434.1, "low": low, "high": 506.0}
+    assert claims.decide(claim, {"headlines": [headline]}).verdict == verdict

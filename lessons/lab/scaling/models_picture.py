@@ -1,13 +1,12 @@
 """The figure of three models: the same allreduce, by a formula and by a simulator."""
 
 from kit import axes
-from lab.scaling.models import FORM, IN_ORDER, ROUND_ROBIN, STEPS
+from lab.scaling.models import FORM, IN_ORDER, ROUND_ROBIN
 
 MS = 1e3
 BELOW = (
-    "Contention: SimGrid, messages on a link share it fairly. Calibrated TCP: SMPI's own factors. "
-    f"SimGrid sends {STEPS} of a ring's 2(p-1) steps, which are alike. On the fat tree 16 nodes "
-    "share 8 links up: in order one message leaves each switch, round robin all 16 at once."
+    "By SimGrid. Contention: messages share a link fairly. Calibrated TCP: SMPI's factors. Fat "
+    "tree: 16 nodes share 8 links up; in order one message leaves a switch, round robin all 16."
 )
 
 
@@ -20,6 +19,7 @@ def draw(found: dict) -> dict:
     )
     figure, (left, right) = axes.frame(f"{title}, v100-56gbit", 1, 2, (10, 5))
     draw_lines(left, {FORM: found["closed_s"]} | found["links"])
+    left.set_ylim(0, None)
     left.set_title("A link for each node:\nTCP adds to the latency of each message")
     placed = {name: found["tree"][name] for name in (IN_ORDER, ROUND_ROBIN) if found["tree"]}
     sizes = next(iter(placed.values()), found["closed_s"])
