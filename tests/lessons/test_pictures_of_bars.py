@@ -81,9 +81,9 @@ def test_above_100_percent_is_compared_with_stacks_that_update_all():
         rows = [{"name": name, "step": timing(t)} for name, t in found.items()]
         return {"ranks": ranks, "alone": timing(4.0), "rows": rows}
 
-    said = stack_claims.above_100([place(2, 2.0, 1.0), place(4, 5.0, 1.0)])
-    assert said == "ring, which updates all weights, has 200% on 2 ranks"
-    assert stack_claims.above_100([place(2, 4.5, 1.0)]) == ""
+    found = stack_claims.above_100([place(2, 2.0, 1.0), place(4, 5.0, 1.0)])
+    assert found == (2.0, "ring on 2 ranks")
+    assert stack_claims.above_100([place(2, 4.5, 1.0)]) == (0.0, "")
 
 
 def test_lesson_05_without_trainings():

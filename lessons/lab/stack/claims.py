@@ -163,8 +163,8 @@ def rows(r: dict) -> list[Row]:
     return [Row(b["name"], median_s(b["step"]) / k, b["predicted_s"] / k) for b in bars]
 
 
-def above_100(places: list[dict]) -> str:
-    """The highest efficiency of a stack that updates all weights, if it is above 100 %; else "".
+def above_100(places: list[dict]) -> tuple[float, str]:
+    """(the highest efficiency of a stack that updates all weights, whose); (0, "") if below 100 %.
 
     CSC updates only weights whose gradients were sent. This is the control: how far above 100 % a
     step comes without that.
@@ -176,9 +176,7 @@ def above_100(places: list[dict]) -> str:
         if row["name"] != CSC
     ]
     most, name, ranks = max(found, default=(0.0, "", 0))
-    if most <= 1:
-        return ""
-    return f"{name}, which updates all weights, has {most:.0%} on {count(ranks, 'rank')}"
+    return (most, f"{name} on {count(ranks, 'rank')}") if most > 1 else (0.0, "")
 
 
 def answer(r: dict) -> str:
@@ -187,8 +185,9 @@ def answer(r: dict) -> str:
     kept = median_s(here["alone"]) / median_s(here["rows"][-1]["step"])
     most = f"{best.strip('+ ')}, by {seconds(gain_s / here['dilation'])}" if gain_s > 0 else "none"
     alike = where(r["places"].values(), network=here["network"], like=here["like"])
-    control = above_100(alike) if kept > 1 else ""
-    return f"{most}; in the end {kept:.0%} efficiency{control and f' ({control})'}"
+    control, _ = above_100(alike) if kept > 1 else (0.0, "")
+    as_much = f" ({control:.0%} where all weights are updated)" if control else ""
+    return f"{most}; in the end {kept:.0%} efficiency{as_much}"
 
 
 REVEAL = Reveal(

@@ -107,10 +107,11 @@ def draw_nodes(places: list[dict]):
     axis.annotate(text, spot, (0, 12), textcoords="offset points", ha="right", weight="bold")
     axis.axhline(100, color="black", ls=":", label="exchange off, all weights updated")
     here = places[-1]
-    control = above_100(places)
+    control, whose = above_100(places)
+    said = f"\nabove 100 %: not CSC alone; {whose}, which updates all weights: {control:.0%}"
     axis.set(
         title=f"{NETWORKS[here['network']]}, like {here['like']}, {slower(places)}"
-        + (f"\nabove 100 %: not CSC alone; {control}" if control else ""),
+        + said * bool(whose),
         xlabel="nodes (1: without the emulated cluster; nothing is sent, so what is missing to "
         "100 % is own work)",
         ylabel="scaling efficiency, %",
