@@ -245,6 +245,13 @@ def judged(run, file: Path, yours: Yours) -> dict[str, str]:
     if wrong:
         said = "\n".join(report.as_text(wrong).splitlines()[:-1])  # without the total
         if not run.options.wrong_anyway:
+            theirs = marking.answered(file)
+            if "v" in theirs:
+                raise ValueError(
+                    f"--mine: got {file}, which answers {marking.in_words(theirs)}; wanted the "
+                    "published rules, because the lesson runs by them; next: "
+                    f"python -m refgf.oracle grade {theirs} {file}"
+                )
             raise ValueError(
                 f"--mine: got wrong results; wanted the definition's:\n{said}\n"
                 "next: mend them, or measure them as they are: --wrong-anyway"

@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from refgf.oracle.grade.marking import exercises_of, lessons
+from refgf.oracle.grade.marking import divided, exercises_of, lessons
 from refgf.oracle.spec.change import answers, chosen, starter
 from refgf.oracle.spec.exercise import Collective, Exercise
 
@@ -46,11 +46,7 @@ class LessonFiles:
 
 def lesson_files(lesson: str) -> LessonFiles:
     """ValueError for a lesson without exercises, and where lessons/ is missing."""
-    lesson, _, variant = (
-        lesson.partition("v") if re.match(r"\d+v\d+$", lesson) else (lesson, "", "")
-    )
-    digits = re.sub(r"\D.*", "", lesson, flags=re.DOTALL)
-    number = digits.zfill(2) if digits else lesson
+    number, variant = divided(lesson)
     if number not in lessons():
         raise ValueError(
             f"build: got lesson {lesson!r}; wanted one of {', '.join(lessons())}; "
@@ -77,7 +73,7 @@ def by_other_rules(lesson: LessonFiles, variant: str) -> LessonFiles:
     number, changes = f"{lesson.number}v{variant}", chosen(lesson.number, int(variant))
     files = Path(made().name) / f"{number}.py", Path(made().name) / f"answers_{number}.py"
     files[0].write_text(starter(lesson.starter.read_text(), number, changes))
-    files[1].write_text(answers(lesson.answers.read_text(), changes))
+    files[1].write_text(answers(lesson.answers.read_text(), number, changes))
     return LessonFiles(number, exercises_of(number), *files)
 
 

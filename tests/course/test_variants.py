@@ -6,9 +6,10 @@ import runpy
 import pytest
 
 from refgf.course.__main__ import main
+from refgf.course.autograder.submission import marks_of_file
 from refgf.course.build import build
 from refgf.course.lesson import lesson_files
-from refgf.oracle.grade.marking import mark, parts
+from refgf.oracle.grade.marking import answered, grade, mark, parts
 from refgf.oracle.grade.trusted import Trusted, costs
 from refgf.oracle.spec.change import CHANGES, chosen
 from refgf.oracle.spec.exercise import PUBLIC_SEED, Exercise
@@ -72,6 +73,33 @@ def test_the_starter_says_all_rules(name):
     for exercise in [e for e in mine.exercises[1:] if isinstance(e, Exercise)]:
         (example, *_) = re.findall(rf"    ({exercise.name}\(.*?\)\s+-> .+?)(?= {{3,}}|\n)", text)
         assert example not in published or exercise.name == "sum_calls", example
+
+
+@pytest.mark.parametrize(
+    "asked, said",
+    [
+        ("03", "variant 7 of lesson 03, and it is marked here by lesson 03 as published; next: "),
+        ("03v3", "variant 7 of lesson 03, and it is marked here by variant 3 of lesson 03; next: "),
+        ("03v7", ""),
+    ],
+)
+def test_a_file_that_answers_another_variant_is_told_which(asked, said):
+    file = lesson_files("03v7").answers
+    for marks in (grade(file, asked), marks_of_file(file, asked, SEED)):
+        lost = [part.sentence for each in marks for part in each.parts if part.sentence]
+        assert bool(lost) == bool(said)
+        assert said in "".join(lost[:1]) and not any("answers variant" in s for s in lost[1:])
+        assert f"python -m refgf.oracle grade 03v7 {file.name}; " in "".join(lost[:1]) or not said
+
+
+def test_a_published_file_says_nothing_of_variants(tmp_path):
+    """Nor does one whose docstring is gone, or one that no parser reads."""
+    starter = lesson_files("03").starter
+    assert (answered(starter), answered(lesson_files("16v2").starter)) == ("03", "16v2")
+    for text in ("import math\n", "def f(:\n", "", '"""Mine, of 7v7.py"""'):
+        (tmp_path / "a.py").write_text(text)
+        assert answered(tmp_path / "a.py") == ""
+    assert not any("its first lines" in p.sentence for m in grade(starter, "3") for p in m.parts)
 
 
 def test_a_package_of_a_variant(tmp_path, capsys, monkeypatch):

@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -225,6 +226,20 @@ def test_a_file_that_cannot_be_used_is_refused(content, tmp_path):
         path.write_bytes(content)
     with pytest.raises(ValueError, match="--mine: got .*wanted .*; next: "):
         mine.require(path, "01_ring_allreduce", yours("01"))
+
+
+def test_a_file_that_answers_a_variant_is_no_wrong_one(tmp_path):
+    """Mending it would break a right answer; --wrong-anyway measures it all the same."""
+    text = (LESSONS / "teaching" / "answers" / "03.py").read_text()
+    file = tmp_path / "right.py"
+    file.write_text(text.replace("student/03.py", "03v7.py") + "\ndef lazy_calls(*a): return []\n")
+    said: list[str] = []
+    options = SimpleNamespace(lesson="03_lazy_allreduce", wrong_anyway=False)
+    run = SimpleNamespace(options=options, tell=said.append)
+    with pytest.raises(ValueError, match="which answers variant 7 of lesson 03; wanted .* 03v7"):
+        mine.judged(run, file, yours("03"))
+    options.wrong_anyway = True
+    assert mine.judged(run, file, yours("03"))["lazy_calls"] == mine.WRONG
 
 
 def series(ours, yours, **more):

@@ -77,6 +77,7 @@ def marks_of_file(file: Path, lesson: str, seed: int) -> list[Mark]:
     with Sandbox(file) as sandbox, np.errstate(all="ignore"):
         marks = [marked(sandbox, exercise, seed) for exercise in exercises(lesson)]
     warn(frozenset(sandbox.server.still_open))
+    marking.name_the_lesson(marks, file, lesson)
     return marks
 
 

@@ -48,6 +48,7 @@ PACKAGE = "refgf.oracle.grade.exercises"
 OWN = Path(__file__).with_name("exercises")
 STILL_OPEN: set[str] = set()  # what the wall of this machine has left open, for the report
 WRONG_KINDS = (AttributeError, TypeError, ValueError)
+UNREAD = (ValueError, SyntaxError, RecursionError, MemoryError)  # what ast.parse raises
 BEFORE_A_CALL = ("absent", "cannot be imported", "not written")
 
 
@@ -76,10 +77,7 @@ def lessons() -> list[str]:
 
 def exercises_of(lesson: str) -> list[Exercise | Collective]:
     """In their order. ValueError for an unknown lesson. 03v7: lesson 03, other rules."""
-    lesson, _, variant = (
-        lesson.partition("v") if re.match(r"\d+v\d+$", lesson) else (lesson, "", "")
-    )
-    number = re.match(r"\d*", lesson)[0].zfill(2)  # 1, 01 and 01_ring_allreduce are the same
+    number, variant = divided(lesson)
     if number not in lessons():
         raise ValueError(
             f"grade: got lesson {lesson!r}; wanted one of {', '.join(lessons())}; "
@@ -89,6 +87,12 @@ def exercises_of(lesson: str) -> list[Exercise | Collective]:
     found = [EXERCISES[each] for each in sorted(EXERCISES) if each.startswith(f"{number}.")]
     changes = chosen(number, int(variant)) if variant else []
     return [changed(exercise, changes) for exercise in found]
+
+
+def divided(lesson: str) -> tuple[str, str]:
+    """("03", "7") of 03v7, ("01", "") of 1, 01 and 01_ring_allreduce."""
+    number, variant = re.match(r"(\d*)(?:v(\d+)$)?", lesson).groups()
+    return number.zfill(2), variant or ""
 
 
 def module_of(number: str) -> str:
@@ -107,7 +111,39 @@ def grade(file: str | Path, lesson: str, seed: int | None = None) -> list[Mark]:
         marks = [mark(sandbox, exercise, seeds) for exercise in exercises]
     STILL_OPEN.update(sandbox.server.still_open)
     name_the_first(marks, Path(file).read_bytes())
+    name_the_lesson(marks, Path(file), lesson)
     return marks
+
+
+def answered(file: Path) -> str:
+    """The lesson that a file answers, by the name in its starter's docstring: "03v7"; "" if none.
+
+    A starter says how it is marked: python -m refgf.oracle grade 03v7 03v7.py.
+    """
+    try:
+        text = ast.get_docstring(ast.parse(file.read_bytes())) or ""
+    except UNREAD:
+        return ""
+    found = re.search(r"\b(\d\d(?:v\d+)?)\.py\b", text)
+    return found[1] if found else ""
+
+
+def name_the_lesson(marks: list[Mark], file: Path, lesson: str) -> None:
+    """Say in the first lost part that the file answers another lesson, or by other rules."""
+    theirs, ours = answered(file), "v".join(filter(None, divided(lesson)))
+    lost = [part for mark in marks for part in mark.parts if part.points < part.of]
+    if lost and theirs and theirs != ours:
+        lost[0].sentence = (
+            f"its first lines say that this file answers {in_words(theirs)}, and it is marked "
+            f"here by {in_words(ours)}; next: python -m refgf.oracle grade {theirs} {file.name}; "
+            f"{lost[0].sentence}"
+        )
+
+
+def in_words(lesson: str) -> str:
+    """ "03v7" -> "variant 7 of lesson 03" """
+    number, variant = divided(lesson)
+    return f"variant {variant} of lesson {number}" if variant else f"lesson {number} as published"
 
 
 def name_the_first(marks: list[Mark], source: bytes) -> None:
@@ -117,7 +153,7 @@ def name_the_first(marks: list[Mark], source: bytes) -> None:
     """
     try:
         functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except UNREAD:
         return
     uses = {
         function.name: {

@@ -190,8 +190,9 @@ def prose(line: str) -> bool:
     return bool(indented) and not re.search(r"\S {2,}|\) ->|^ +\w+(\(.+\)|: .+,)$", line)
 
 
-def answers(text: str, changes: list[Change]) -> str:
-    """The published answers, each with the changes of its exercise around it."""
+def answers(text: str, name: str, changes: list[Change]) -> str:
+    """The published answers as those of `name`, each with the changes of its exercise around it."""
+    text = text.replace(f"lessons/student/{name.partition('v')[0]}.py", f"{name}.py")
     rules = [(change.exercise.name, parts_of(change.around)) for change in changes]
     for name in dict(rules):
         text = re.sub(rf"\b{name}\b", f"published_{name}", text)  # others go on calling it
