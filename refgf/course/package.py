@@ -35,7 +35,8 @@ README = """# Lessons of refgf: {lessons}
 Each lesson is a script: read its first page, write down your guess, run it. You write the functions
 of `lessons/student/`. [lessons/README.md](lessons/README.md) says more. `make test` and `make site`
 need the whole project, which this archive is not.
-"""
+
+{first_day}"""
 
 
 def archive(lessons: list[str]) -> bytes:
@@ -54,9 +55,18 @@ def archive(lessons: list[str]) -> bytes:
         found[f"lessons/student/{lesson}.py"] = lesson_files(lesson).starter.read_bytes()
     first = next(name for name in found if re.match(r"lessons/\d\d_", name))
     found["README.md"] = README.format(
-        lessons=", ".join(lessons), number=lessons[0], script=first.removeprefix("lessons/")
+        lessons=", ".join(lessons),
+        number=lessons[0],
+        script=first.removeprefix("lessons/"),
+        first_day=first_day(),
     )
     return zipped({f"{FOLDER}/{name}": data for name, data in found.items()})
+
+
+def first_day() -> str:
+    """How to install, and what goes wrong: two sections of the teacher's page that students need."""
+    text = (LESSONS / "teaching" / "first-day.md").read_text()
+    return text[text.index("## How to install") : text.index("## The hour")].rstrip() + "\n"
 
 
 def taken() -> list[str]:

@@ -136,6 +136,33 @@ def test_the_weeks_add_up():
         assert found == list(map(int, said)) and found[0] + 10 <= 180, (first, second)
 
 
+def slides_min(cell: str) -> int:
+    """The minutes of some slides by their notes: "04: 9-11, 05: 1-8"."""
+    found = 0
+    for deck, first, last in re.findall(r"(\d\d): (\d+)-(\d+)", cell):
+        notes = (LESSONS / "slides" / f"{deck}.md").read_text()
+        found += sum(map(int, re.findall(r"^(\d+) min\.", notes, re.M)[int(first) - 1 : int(last)]))
+    return found
+
+
+def test_the_meetings_of_four_weeks_add_up():
+    """Each one's items have its 50 minutes; slides have those of their notes; home, the pages'."""
+    plan = (LESSONS / "teaching" / "plans.md").read_text().split("\n## ")[3]
+    rows = [line.split("|") for line in plan.splitlines() if line.count("|") == 10][2:]
+    assert len(rows) == 12
+    for row in rows:
+        items = dict(reversed(item.split(": ", 1)) for item in row[6].split("; ") if ":" in item)
+        assert sum(map(int, items.values())) == int(row[3]) == 50, row
+        slides = [int(count) for what, count in items.items() if "slides" in what]
+        assert sum(slides) == slides_min(row[5]), row
+    weeks = [["00", "01"], ["03"], ["04", "05"], ["06"]]
+    home = [sum(minutes(number)[1] for number in week) for week in weeks]
+    said = re.search(r"need (\d+), (\d+), (\d+) and (\d+) minutes", plan).groups()
+    assert home == [*map(int, said)]
+    extra = re.search(r"07\.py` is\nleft out: (\d+) marks and (\d+) minutes", plan).groups()
+    assert (points("07"), minutes("07")[1]) == tuple(map(int, extra))
+
+
 def points(number: str) -> int:
     """What `grade` gives for a lesson's right answers."""
     return sum(exercise.points for exercise in exercises_of(number))
