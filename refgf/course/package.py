@@ -64,7 +64,7 @@ def archive(lessons: list[str]) -> bytes:
 
 
 def first_day() -> str:
-    """How to install, and what goes wrong: two sections of the teacher's page that students need."""
+    """How to install, and what goes wrong: sections of a teacher's page for students."""
     text = (LESSONS / "teaching" / "first-day.md").read_text()
     return text[text.index("## How to install") : text.index("## The hour")].rstrip() + "\n"
 

@@ -21,6 +21,7 @@ SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER)
 LAYOUT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 Runs = dict[tuple[str, ...], list[int]]  # where each run of tokens begins
 ANSWERS = "the published answers"
+NEAR = 0.9  # files that share as much with another one of a group belong to it
 
 
 class Words(NamedTuple):
@@ -94,8 +95,19 @@ def ranges(lines: set[int]) -> str:
     return ", ".join(found)
 
 
+def groups(pairs: list[Alike]) -> list[list[str]]:
+    """Three files or more, each of which shares NEAR with another one of them; largest first."""
+    group_of: dict[str, set[str]] = {}
+    for pair in pairs:
+        if pair.share >= NEAR:
+            joined = set().union(*(group_of.get(name, {name}) for name in pair.names))
+            group_of.update(dict.fromkeys(joined, joined))
+    found = {id(group): sorted(group) for group in group_of.values() if len(group) > 2}
+    return sorted(found.values(), key=lambda names: (-len(names), names))
+
+
 def report(lesson: str, paths: list[str], most: int) -> str:
-    """The pairs that are most alike, and each file with the published answers."""
+    """Groups, then the pairs that are most alike; the published answers are a file like others."""
     found = lesson_files(lesson)
     starter = words("", found.starter.read_text(), {}).runs
     files, unread = [words(ANSWERS, found.answers.read_text(), starter)], []
@@ -109,11 +121,22 @@ def report(lesson: str, paths: list[str], most: int) -> str:
         raise ValueError(
             f"similar: got no Python in {', '.join(paths)}; wanted submissions; next: check them"
         )
+    grouped = groups(pairs)
+    group_of = {name: number for number, names in enumerate(grouped) for name in names}
+    shared = [pair for pair in pairs if pair.share]
+    apart = [p for p in shared if len({group_of.get(name, name) for name in p.names}) > 1]
     lines = [
-        f"{pair.share:4.0%}  " + "\n      ".join(map("{}: lines {}".format, pair.names, pair.lines))
-        for pair in pairs[:most]
-        if pair.share
+        f"{len(names)} files alike, each by {NEAR:.0%} or more to another one of them:\n      "
+        + "\n      ".join(names)
+        for names in grouped
     ]
+    lines += [
+        f"{pair.share:4.0%}  " + "\n      ".join(map("{}: lines {}".format, pair.names, pair.lines))
+        for pair in apart[:most]
+    ]
+    if left := apart[most:]:
+        first = f"the first of them {left[0].share:.0%}"
+        lines.append(f"pairs not shown: {len(left)}, {first}: --most {len(apart)}")
     median = statistics.median(pair.share for pair in pairs)
     about = (
         f"{len(pairs)} pairs, median {median:.0%}. Short functions are alike by themselves: read"

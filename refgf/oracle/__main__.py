@@ -227,7 +227,7 @@ def grade(options: Options) -> int:
         found = [report.as_data(marks, options.lesson, file) for file, marks in rows]
         Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
     if options.csv:
-        Path(options.csv).write_text(report.as_csv(rows))
+        Path(options.csv).write_text(report.as_csv(rows, options.lesson, options.seed))
     return 1 if any(mark.points < mark.of for _, marks in rows for mark in marks) else 0
 
 

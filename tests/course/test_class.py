@@ -12,7 +12,8 @@ import pytest
 from refgf.course.build import build
 from refgf.course.lesson import lesson_files
 from refgf.oracle.grade import sandbox
-from refgf.oracle.grade.marking import exercises_of
+from refgf.oracle.grade.marking import exercises_of, no_points
+from refgf.oracle.grade.report import as_csv
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSON, SEED = "03", 4711
@@ -56,13 +57,15 @@ def require_class(rows: list[list[str]], students: int, texts: list[str]) -> Non
     """A line a student; the marks of equal files are equal, the right ones have all points."""
     header, *lines = rows
     names = [exercise.name for exercise in exercises_of(LESSON)]
-    assert header[1:] == ["points", "of", *names] and len(lines) == students
+    assert header[1:] == ["points", "of", *names, "not judged", "lesson", "seed"]
+    assert len(lines) == students and {tuple(line[-2:]) for line in lines} == {(LESSON, str(SEED))}
     by_file = {}
     for line in lines:
         kind = int(Path(line[0]).stem.removeprefix("student")) % len(texts)
         assert by_file.setdefault(kind, line[1:]) == line[1:]
-        assert int(line[1]) == sum(map(int, line[3:])) <= int(line[2])
+        assert int(line[1]) == sum(map(int, line[3:-3])) <= int(line[2])
     assert by_file[0][0] == by_file[0][1] and int(by_file[3][0]) == 0
+    assert (by_file[0][-3], by_file[3][-3]) == ("", "no import")
     assert int(by_file[2][0]) < int(by_file[0][0])
 
 
@@ -107,3 +110,19 @@ def test_files_at_once(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert sandbox.workers() == 1
+
+
+def test_a_row_says_why_nothing_was_judged():
+    exercises = exercises_of(LESSON)
+
+    def row(*sentences):
+        marks = [no_points(each, said) for each, said in zip(exercises, sentences)]
+        return next(reversed(list(csv.reader(as_csv([("a.py", marks)], "03v7", 5).splitlines()))))
+
+    ended = "did not end within 15 s, for pool_slices([1])"
+    wrong = "for pool_slices([1]): got [1]; wanted [[0, 1]]"
+    assert row(*["cannot be imported: SyntaxError"] * 4)[-3:] == ["no import", "03v7", "5"]
+    assert row(ended, wrong, wrong, "not written")[-3] == (
+        f"{exercises[0].name}: hung; {exercises[3].name}: not written"
+    )
+    assert row(*[wrong] * 4)[-3] == ""

@@ -73,3 +73,20 @@ def test_the_report(tmp_path, capsys):
         main(["similar", "03", files[2]]) == 2 and "wanted submissions" in capsys.readouterr().err
     )
     assert main(["similar", "77", *files]) == 2
+
+
+def test_a_group_is_one_entry_and_what_is_not_shown_is_counted(tmp_path, capsys):
+    texts = [ANSWERS, disguised(ANSWERS), ANSWERS + "\n", SOMEBODY_ELSE, SOMEBODY_ELSE]
+    for name, text in zip("abcde", texts):
+        (tmp_path / f"{name}.py").write_text(text)
+    files = [str(tmp_path / f"{name}.py") for name in "abcde"]
+    assert main(["similar", "03", *files]) == 0
+    printed = capsys.readouterr().out
+    group = "\n      ".join([*files[:3], "the published answers"])
+    head = "4 files alike, each by 90% or more to another one of them:"
+    assert printed.startswith(f"{head}\n      {group}\n100%  {files[3]}: lines ")
+    assert printed.count(": lines ") == 2 and "pairs not shown" not in printed
+    assert main(["similar", "03", *files, "--most", "0"]) == 0
+    printed = capsys.readouterr().out
+    assert ": lines " not in printed and f"{files[2]}\n" in printed
+    assert "pairs not shown: 1, the first of them 100%: --most 1\n" in printed

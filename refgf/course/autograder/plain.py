@@ -38,7 +38,8 @@ def main() -> int:
     except ValueError as error:
         print(f"grade.py: {error}", file=sys.stderr)
         return 2
-    (options.output / "marks.csv").write_text(as_csv(rows).replace("file,", "student,", 1))
+    table = as_csv(rows, *settings()).replace("file,", "student,", 1)
+    (options.output / "marks.csv").write_text(table)
     print(f"{len(rows)} students: {options.output / 'marks.csv'}, and a text file for each")
     return 0
 

@@ -133,10 +133,9 @@ def name_the_lesson(marks: list[Mark], file: Path, lesson: str) -> None:
     theirs, ours = answered(file), "v".join(filter(None, divided(lesson)))
     lost = [part for mark in marks for part in mark.parts if part.points < part.of]
     if lost and theirs and theirs != ours:
-        lost[0].sentence = (
-            f"its first lines say that this file answers {in_words(theirs)}, and it is marked "
-            f"here by {in_words(ours)}; next: python -m refgf.oracle grade {theirs} {file.name}; "
-            f"{lost[0].sentence}"
+        lost[0].sentence += (
+            f"; its first lines say that this file answers {in_words(theirs)}, and it is "
+            f"marked here by {in_words(ours)}: python -m refgf.oracle grade {theirs} {file.name}"
         )
 
 

@@ -8,6 +8,16 @@ from dataclasses import asdict
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark
 
 COLUMNS = 100
+UNJUDGED = {  # what a sentence on an exercise says, and in a word why nothing of it was judged
+    "cannot be imported": "no import",
+    "did not end": "hung",
+    "submission: got": "no file",
+    "could not be read": "unreadable",
+    "could not be judged": "not judged",
+    "ended its": "crashed",
+    "not written": "not written",
+    "absent": "absent",
+}
 
 
 def totals(marks: list[Mark]) -> tuple[int, int]:
@@ -41,12 +51,28 @@ def as_data(marks: list[Mark], lesson: str, file: str) -> dict:
     return {"lesson": lesson, "file": file, "points": points, "of": of, "exercises": exercises}
 
 
-def as_csv(rows: list[tuple[str, list[Mark]]]) -> str:
-    """A line a file: name, total, and the points of each exercise."""
+def unjudged(marks: list[Mark]) -> str:
+    """Why exercises have no points without being judged: "lazy_calls: hung"; "" if all are."""
+    found = {}
+    for mark in marks:
+        said = mark.parts[0].sentence if not mark.points else ""
+        if why := next((word for start, word in UNJUDGED.items() if said.startswith(start)), ""):
+            found[mark.name] = why
+    if len(found) == len(marks) and len(set(found.values())) == 1:
+        return next(iter(found.values()))
+    return "; ".join(f"{name}: {why}" for name, why in found.items())
+
+
+def as_csv(rows: list[tuple[str, list[Mark]]], lesson: str, seed: int | None) -> str:
+    """A line a file: name, total, the points of each exercise, and how it was marked.
+
+    lesson: 03v7 for a variant. seed: of the hidden cases, None without any.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = [mark.name for mark in rows[0][1]] if rows else []
-    writer.writerow(["file", "points", "of", *names])
+    writer.writerow(["file", "points", "of", *names, "not judged", "lesson", "seed"])
     for file, marks in rows:
-        writer.writerow([file, *totals(marks), *(mark.points for mark in marks)])
+        points = (mark.points for mark in marks)
+        writer.writerow([file, *totals(marks), *points, unjudged(marks), lesson, seed])
     return out.getvalue()
