@@ -12,7 +12,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from kit.words import off_by
+from kit.words import factor_off, off_by
 
 NUMBER = re.compile(
     r"(?<![\w.])(-?\d[\d,]*\.?\d*(?:e-?\d+)?|inf)\s*"
@@ -24,6 +24,7 @@ SCALES = {
     "s": {"s": 1, "ms": 1e-3, "us": 1e-6, "\xb5s": 1e-6, "ns": 1e-9},
 }
 SCALED = {unit: (base, x) for base, units in SCALES.items() for unit, x in units.items()}
+FAR = 10  # times: a guess that is off by so much is off on a busy machine too
 NAMED = {"eager": "0 B", "one call": "inf B"}  # thetas that have names
 
 
@@ -74,9 +75,14 @@ class Guess:
             )
         return "" if fits else f"got {guess!r}; wanted {wanted}; next: --predict '{self.example}'"
 
-    def compared(self, guess: str, answer: str) -> str:
-        """How far the guess is off what the answer says was measured; "" if it says no number."""
+    def compared(self, guess: str, answer: str, least: float = 1.0) -> str:
+        """How far the guess is off what the answer says was measured; "" if it says no number.
+
+        least: of a busy machine only factors from here on, which its times do not explain
+        """
         if self.choices:
+            if least > 1:
+                return ""
             right = self.named(guess) == self.named(answer)
             return "" if self.named(answer) is None else "right" if right else "another one"
         asked = numbers(self.example)
@@ -85,7 +91,12 @@ class Guess:
             return ""
         unit = asked[0][1]
         given = [value for value, own in numbers(guess) if own in ("", unit)]
-        return " and ".join(off(*pair, unit) for pair in zip(given, measured)) + " off"
+        pairs = [pair for pair in zip(given, measured) if least == 1 or far(*pair, unit, least)]
+        return " and ".join(off(*pair, unit) for pair in pairs) + " off" if pairs else ""
+
+
+def far(guess: float, measured: float, unit: str, least: float) -> bool:
+    return unit != "%" and factor_off(guess, measured) >= least
 
 
 def off(guess: float, measured: float, unit: str) -> str:

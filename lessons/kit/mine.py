@@ -92,7 +92,8 @@ class Mine:
 
         x: (what it is, its texts). Values are numbers or timings, of `unit` (mine_shown.UNITS).
         more: unit; measured, what predictions are compared with; note, the end of the sentence;
-        on, where the lesson's own figure shows the student's values (`on`)
+        added, the sum of what a value is made of (mine_shown.different); on, where the lesson's
+        own figure shows the student's values (`on`)
         """
         found = names.split()
         named = {"functions": ", ".join(found), "title": title, "label": self.label(*found)}
@@ -103,6 +104,8 @@ class Mine:
             values["unit"] = "s"
             for key in {"ours", "yours", "measured"} & set(values):
                 values[key] = [divided(value, self.dilation) for value in values[key]]
+            if "added" in values:
+                values["added"] /= self.dilation
         return named | at | values
 
     def record(self) -> dict:

@@ -9,6 +9,8 @@ from kit.words import number_of_bytes, number_of_ranks, seconds
 
 UNITS = {"s": seconds, "bytes": number_of_bytes, "%": "{:.3g} %".format, "": "{:.4g}".format}
 ALIKE = 1e-6  # relative: losses of sums in another order differ by roundings
+ROUNDING = 2.0**-40  # of the numbers added: up to 4096 additions, 2**-52 each, in float64
+NOT_SHOWN = "; the oracle rejects it in the case above, which these values do not have"
 TIMES = "Times are those of the lesson's own figure, unless a panel predicts another machine's."
 OURS, YOUR_COLOUR = axes.COLOURS[0], axes.COLOURS[axes.YOURS]
 
@@ -34,11 +36,12 @@ def said(series: dict, busy: bool = False) -> str:
         noise = " (within noise)" * overlap(series["ours"][-1], series["yours"][-1])
         text = "not compared, a busy machine" if busy else f"{factor} at {x}{noise}"
         return f"{start}{text}{note and f', {note}'}"
-    differ = [pair for pair in pairs if not alike(*pair[1:])]
+    differ = different(series)
     if not differ:
         each = ", ".join(f"{x}: {shown(our, unit)}" for x, our, _ in pairs)
         text = f"as ours ({each})" if len(pairs) < 6 else f"as ours at all {len(pairs)} points"
         text = f"{shown(ours[0], unit)}, as ours" if len(set(ours)) == 1 else text
+        text += NOT_SHOWN * is_wrong(series)
     else:
         text = f"not as ours at {len(differ)} of {len(pairs)} points, first at {series['xlabel']} "
         text += both(differ[0], unit)
@@ -74,11 +77,25 @@ def both(pair: tuple, unit: Callable) -> str:
     return f"{x}: {texts[0]}, ours {texts[1]}"
 
 
-def alike(one, other) -> bool:
+def different(series: dict) -> list[tuple]:
+    """(x, ours, yours) of the points whose values are not alike.
+
+    A difference of long numbers, such as exposed = end - computing, is a rounding where it should
+    be 0. So values may differ by the ROUNDING of the largest number of the series, and of `added`,
+    the sum of what its values are made of.
+    """
+    ours, yours = ([middle(value) for value in series[key]] for key in ("ours", "yours"))
+    known = [abs(x) for x in (*ours, *yours, series.get("added", 0.0)) if x is not None]
+    rounding = ROUNDING * max(filter(math.isfinite, known), default=0.0)
+    points = zip(series["x"], ours, yours)
+    return [point for point in points if not alike(*point[1:], rounding)]
+
+
+def alike(one, other, rounding: float = 0.0) -> bool:
     if one is None or other is None:
         return one is other
     same = one == other or one != one and other != other  # infinite, or both NaN
-    return same or abs(one - other) <= ALIKE * max(abs(one), abs(other))
+    return same or abs(one - other) <= max(ALIKE * max(abs(one), abs(other)), rounding)
 
 
 def draw(result: dict, figures: dict) -> dict:

@@ -268,6 +268,21 @@ def test_the_sentence_on_a_series():
     assert busy == f"your f (seconds): not compared, a busy machine, {note}"
 
 
+def test_a_rounding_of_what_was_added_is_no_difference():
+    """0 against -1e-19: of the other value, or of the numbers that a difference is made of."""
+    assert not mine_shown.different(series([0.04, -1e-19], [0.04, 0.0]))
+    assert not mine_shown.different(series([-1e-19], [0.0], x=["a"], added=0.1))
+    assert mine_shown.different(series([-1e-19], [0.0], x=["a"]))
+    (found,) = mine_shown.different(series([0.04, 1e-12], [0.04, 0.0]))
+    assert found == ("b", 1e-12, 0.0)
+
+
+def test_a_mistake_that_these_values_do_not_show():
+    said = mine_shown.said(series([1, 2], [1, 2], label="yours, WRONG"))
+    assert said.startswith("WRONG: your f") and said.endswith(mine_shown.NOT_SHOWN)
+    assert mine_shown.NOT_SHOWN not in mine_shown.said(series([1, 2], [1, 3], label="WRONG"))
+
+
 def test_a_panel_of_the_lesson_shows_the_student_s_values():
     """In a colour of their own and with a name in the legend; WRONG stands in that title alone."""
     timing = {"median_s": 2.0, "low_s": 1.9, "high_s": 2.1}

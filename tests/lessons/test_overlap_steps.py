@@ -1,34 +1,76 @@
 """Lesson 04: what its table and its claims compute from times that are known."""
 
 import math
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 import kit
-from kit import claims, record
-from lab.overlap import message_progress, steps
-from lab.overlap.claims import CLAIMS
+from kit import axes, claims, record
+from lab.overlap import message_progress, picture, steps
+from lab.overlap.claims import CLAIMS, REVEAL
+from refgf.machine import threads
 from refgf.machine.timeline import Timeline
 
 STEP_S = 10.0
 
 
-def timeline() -> Timeline:
-    """Two steps. Backward lasts from 4 to 9 of each; its first call starts at 5."""
+def timeline(slow: int) -> Timeline:
+    """Two steps, of which one ends late. Backward is from 4 to 9 of each, the first call at 5."""
     found = Timeline()
-    for start_s in (0.0, STEP_S):
+    for i, start_s in enumerate((0.0, STEP_S)):
         found.add("compute", "FORWARD", start_s, start_s + 4)
         found.add("communication", "MPI_ALLREDUCE", start_s + 5, start_s + 6)
-        found.add("communication", "MPI_ALLREDUCE", start_s + 6, start_s + 9.5)
+        found.add("communication", "MPI_ALLREDUCE", start_s + 6, start_s + 9.5 + 0.4 * (i == slow))
         found.add("compute", "BACKWARD", start_s + 4, start_s + 9)
     return found
 
 
-def test_the_last_step_and_what_is_left_of_its_backward():
-    last = steps.last_step(timeline())
-    assert [e.start_s for e in last.lanes["communication"]] == [STEP_S + 5, STEP_S + 6]
-    assert [e.name for e in last.lanes["compute"]] == ["FORWARD", "BACKWARD"]
-    assert steps.backward_left([last.lanes]) == 4.0
+def test_the_step_nearest_to_the_median_and_what_is_left_of_its_backward():
+    """Also where the last step is an outlier."""
+
+    def one(comm, recorded):
+        return steps.typical_step(SimpleNamespace(plain=comm), recorded, median_s=9.4)
+
+    for slow, start_s in ((1, 0.0), (0, STEP_S)):
+        step = threads.run(3, partial(one, recorded=timeline(slow)))[0]
+        calls_s = [e.start_s for e in step.lanes["communication"]]
+        assert calls_s == [start_s + 5, start_s + 6]
+        assert [e.name for e in step.lanes["compute"]] == ["FORWARD", "BACKWARD"]
+        assert steps.backward_left([step.lanes]) == 4.0
+
+
+def test_each_step_has_a_row_that_names_its_theta():
+    """And a user's theta lies between those of the curve, where the prediction reaches it."""
+    thetas, predicted = (0, 1.2e8, math.inf), {"hideable_s": 5.0, "hidden_s": 4.0}
+    predicted |= {"sequential": 15.0, "overlapped": 10.0}
+    rows = [
+        a_row(theta, 15.0, 10.4) | {"predicted": predicted | {"theta": theta}, "calls": calls}
+        for theta, calls in zip(thetas, (26, 1, 1))
+    ]
+    curve = [predicted | {"theta": theta} for theta in (0, 2**26, math.inf)]
+    result = {"steps": {"rows": rows, "curve": curve}, "regime": {"dilation": 2.0}}
+    result = record.plain(result)
+    names = [row.what for row in REVEAL.rows(result)]
+    assert names[2] == "theta 120,000,000: 1 call, no overlap" and len(set(names)) == len(names)
+    _, (axis,) = axes.frame("A title", 1, 1)
+    picture.shares(axis, result["steps"])
+    ticks = [text.get_text() for text in axis.get_xticklabels()]
+    assert ticks == ["0", "64 Mi", "114.4 Mi", "inf"]
+    (line,) = [each for each in axis.lines if each.get_linestyle() == "--"]
+    assert list(line.get_xdata()) == [0, 1, 2, 3]
+
+
+def test_a_caption_says_nothing_that_its_numbers_deny():
+    """Where 8 of 44 ms are hidden, and the step with overlap is no shorter all the same."""
+    lost = a_row(0, 9.0, 9.5) | {"theta": math.inf}
+    assert lost["hidden"].median_s > 0
+    longer = a_row(0, 18.0, 17.0)
+    assert longer["hidden"].median_s < 0
+    said = [picture.nothing_hidden(record.plain(row), 1.0) for row in (lost, longer)]
+    assert "nothing" not in said[0] and "not the shorter" in said[0]
+    assert "takes 6000.0 ms by itself and adds 8000.0 ms" in said[1]
 
 
 def timing(median_s: float) -> kit.Timing:

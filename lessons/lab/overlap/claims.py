@@ -76,11 +76,11 @@ CLAIMS = (
 
 
 def rows(r: dict) -> list[Row]:
-    """Both steps of eager calls and of one call, and the share that is hidden of eager calls."""
+    """Both steps of each theta, and the share that is hidden of eager calls."""
     if "here" in r:
         return rows_here(r["here"])
     k, found = r["regime"]["dilation"], []
-    for row in (row_of(r, EAGER), row_of(r, ONE_CALL)):
+    for row in r["steps"]["rows"]:
         for kind in KINDS:
             times_s = row[kind]["median_s"] / k, row["predicted"][kind] / k
             found.append(Row(name_of(row, kind), *times_s))

@@ -13,7 +13,7 @@ import numpy as np
 
 import kit
 from kit import flow, images
-from lab.overlap.steps import KINDS, last_step
+from lab.overlap.steps import KINDS, typical_step
 from refgf.comm.ring import ring_allreduce
 from refgf.exchange.lazy import Theta
 from refgf.machine.meter import ExposedTime
@@ -34,9 +34,9 @@ def measure(run: kit.Run) -> tuple[dict, dict]:
         settings = {"grouping": Theta(THETA), "overlap": kind == "overlapped"}
         with flow.new(run, data, observe=timeline, **settings) as stack:
             times[kind] = flow.time_steps(run, stack, images.steps(run, data, count))
-            last = last_step(timeline)
-            charts[kind], calls = gather(run.plain, last), len(stack.calls)
-    waited = [e.stop_s - e.start_s for e in last.lanes["compute"] if e.name == "WAIT_FOR_DATA"]
+            step = typical_step(run, timeline, times[kind].median_s)
+            charts[kind], calls = gather(run.plain, step), len(stack.calls)
+    waited = [e.stop_s - e.start_s for e in step.lanes["compute"] if e.name == "WAIT_FOR_DATA"]
     times["communication"] = communication(run, stack, calls)
     meter = ExposedTime(
         alone.median_s,

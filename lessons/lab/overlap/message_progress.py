@@ -29,12 +29,13 @@ def measure(run: kit.Run) -> dict:
 
     {} without MPI, on one rank, and where links are waited for: only a blocking call waits.
     """
-    run.section("Which calls progress while the program sleeps?")
     waited = run.regime.waited
     if run.size == 1 or run.options.threads or (waited and waited.beta_s_per_byte):
-        run.say("Not measured here; wanted 2 MPI ranks or more, and real links; next:")
+        run.say("\nWhich calls progress while the program sleeps is not measured here;")
+        run.say("wanted 2 MPI ranks or more, and real links; next:")
         run.say("mpiexec -n 2 python lessons/04_overlap.py --like this-machine")
         return {}
+    run.section("Which calls progress while the program sleeps?")
     run.opaque = True  # these messages are not counted
     neighbours = Neighbours(run)
     blocking = run.time(neighbours.exchange, run.quick(2, 3))

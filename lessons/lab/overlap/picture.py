@@ -68,11 +68,18 @@ def below(found: dict, factor: float) -> str:
     said = [WHOLE]
     for row in found["rows"]:
         if row["hideable_s"] > 0 and (row["hidden"]["median_s"] < 0 or not pays(row)):
-            alone_ms = MS * row["communication"]["median_s"] / factor
-            added_ms = alone_ms - MS * row["hidden"]["median_s"] / factor
-            said.append(f"At theta {short(theta_of(row))} nothing is hidden: communication takes")
-            said.append(f"{alone_ms:.1f} ms by itself and adds {added_ms:.1f} ms to a step.")
+            said.append(f"At theta {short(theta_of(row))} {nothing_hidden(row, factor)}")
     return " ".join(said)
+
+
+def nothing_hidden(row: dict, factor: float) -> str:
+    """Why a row has no share: its calls cost more in a step than alone, or overlap does not pay."""
+    alone_ms = MS * row["communication"]["median_s"] / factor
+    added_ms = alone_ms - MS * row["hidden"]["median_s"] / factor
+    if added_ms <= alone_ms:  # by these numbers something is hidden, but no step is shorter
+        return "the step with overlap is not the shorter one, so no share is drawn."
+    took = f"communication takes {alone_ms:.1f} ms by itself and adds {added_ms:.1f} ms to a step."
+    return f"nothing is hidden: {took}"
 
 
 def row_of(name: str, timing: dict, predicted_s: float | None = None) -> dict:
@@ -81,15 +88,16 @@ def row_of(name: str, timing: dict, predicted_s: float | None = None) -> dict:
 
 def shares(axis, found: dict) -> None:
     """Hidden share of what can be hidden: predicted for many thetas, measured for some."""
-    curve = [at for at in found["curve"] if at["hideable_s"] > 0]
-    places = {theta_of(at): x for x, at in enumerate(curve)}
-    rows = [row for row in found["rows"] if row["hideable_s"] > 0 and pays(row)]
-    for row in rows:  # --theta may give others than the curve has
-        places.setdefault(theta_of(row), len(places))
+    predicted = found["curve"] + [row["predicted"] for row in found["rows"]]  # --theta: others
+    by_theta = {theta_of(at): at for at in predicted if at["hideable_s"] > 0}
+    places = {theta: x for x, theta in enumerate(sorted(by_theta))}
+    rows = [row for row in found["rows"] if theta_of(row) in places and pays(row)]
+    rows = [row for row in rows if row["hideable_s"] > 0]
     for row in rows:
         look = axes.style(0) | {"label": "measured" if row is rows[0] else None}
         at, percent = [places[theta_of(row)]], PERCENT / row["hideable_s"]
         axes.points(axis, at, [row["hidden"]], percent, **look)
+    curve = [by_theta[theta] for theta in places]
     hidden = [PERCENT * at["hidden_s"] / at["hideable_s"] for at in curve]
     dashed = {"ls": "--", "color": axes.PREDICTED}  # an errorbar too, for the legend's order
     axis.errorbar(range(len(curve)), hidden, label="predicted", **dashed)

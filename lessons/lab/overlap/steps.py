@@ -19,6 +19,7 @@ which is measured without a network and without sleeps.
 
 import math
 import statistics
+from bisect import bisect
 from collections.abc import Callable
 from functools import partial
 
@@ -28,6 +29,7 @@ import kit
 from kit import virtual
 from kit.experiment import MOST_OWN, is_own
 from kit.rows import at
+from kit.words import count
 from refgf.exchange.lazy import Theta
 from refgf.machine.timeline import Event, Timeline, gather
 from refgf.predict.cost import ring_line
@@ -84,7 +86,7 @@ def one_theta(run: kit.Run, model: Replica, theta: float, count: int) -> tuple[d
         with virtual.flow(run, NETWORK, shared=model, wire=WIRE, **settings) as stack:
             row[kind] = virtual.time_steps(run, stack, count)
             row["calls"] = len(stack.calls)
-            charts[kind] = gather(run.plain, last_step(timeline))
+            charts[kind] = gather(run.plain, typical_step(run, timeline, row[kind].median_s))
             if overlap:
                 queued = partial(at_once, stack)
                 row["communication"] = run.time(queued, run.quick(2, 2, 5), warmup=0)
@@ -98,13 +100,29 @@ def at_once(stack) -> None:
     stack.finish()
 
 
-def last_step(timeline: Timeline) -> Timeline:
-    """Only the events of the last step."""
-    start_s = max(e.start_s for e in timeline.lanes["compute"] if e.name == "FORWARD")
-    last = Timeline()
+def typical_step(run: kit.Run, timeline: Timeline, median_s: float) -> Timeline:
+    """Only the events of one step: on rank 0 the nearest to the median. Collective."""
+    found = split(timeline)
+    apart = [abs(stop_s(step) - start_s(step) - median_s) for step in found]
+    return found[run.plain.bcast(apart.index(min(apart)))]
+
+
+def split(timeline: Timeline) -> list[Timeline]:
+    """The events of each step, which begins with FORWARD."""
+    starts = [e.start_s for e in timeline.lanes["compute"] if e.name == "FORWARD"]
+    steps = [Timeline() for _ in starts]
     for lane, events in timeline.lanes.items():
-        last.lanes[lane] = [e for e in events if e.start_s >= start_s]
-    return last
+        for e in events:
+            steps[bisect(starts, e.start_s) - 1].lanes.setdefault(lane, []).append(e)
+    return steps
+
+
+def start_s(step: Timeline) -> float:
+    return min(e.start_s for events in step.lanes.values() for e in events)
+
+
+def stop_s(step: Timeline) -> float:
+    return max(e.stop_s for events in step.lanes.values() for e in events)
 
 
 def backward_left(chart: list[dict[str, list[Event]]]) -> float:
@@ -219,7 +237,9 @@ def percent(part: float, whole: float) -> str:
 
 
 def number_of_calls(row: dict) -> str:
-    return "1 call" if row["calls"] == 1 else f"{row['calls']} calls"
+    """'26 calls'; with the theta where --theta gave it: 'theta 120,000,000: 2 calls'."""
+    calls, theta = count(row["calls"], "call"), float(row["theta"])
+    return calls if theta in (EAGER, ONE_CALL) else f"theta {theta:,.0f}: {calls}"
 
 
 def name_of(row: dict, kind: str) -> str:

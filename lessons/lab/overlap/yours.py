@@ -62,12 +62,13 @@ def hidden(run: kit.Run, found: dict, step: tuple) -> list[dict]:
         calls_s = [call_s(sum(gradients[i][1] for i in group)) for group in groups]
         both = mine.pair("exposed_and_hidden")
         values.append([make(ready_s, calls_s, compute_s) for make in both])
+    added_s = compute_s + sum(call_s(nbytes) for _, nbytes in gradients)
     at, series = ("theta", [kit.threshold(float(row["theta"])) for row in rows]), []
     steps_s = [compute_s + yours[0] for _, yours in values]  # ours: bars 2, 4, ... of the figure
     shown = on(0, range(2, 2 * len(rows) + 1, 2), [1e3 * t / run.regime.dilation for t in steps_s])
     for i, title in enumerate(("Exposed communication", "Hidden communication")):
         ours, yours = ([pair[whose][i] for pair in values] for whose in (0, 1))
-        more = {"unit": CLUSTER_S}
+        more = {"unit": CLUSTER_S, "added": added_s}
         if measured:
             alone = measured["alone"]
             if i == 0:

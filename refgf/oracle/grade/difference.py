@@ -2,6 +2,7 @@
 
 import math
 import re
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,15 @@ def array_difference(got: Any, wanted: np.ndarray, relative: float, inside: str)
 def apart(got: Any, wanted: Any) -> str:
     """ "got 0.1235; wanted 0.1236": in four digits, or in as many as show the difference."""
     texts = ((number(got, digits), number(wanted, digits)) for digits in range(4, 18))
-    return "got {}; wanted {}".format(*next(pair for pair in texts if pair[0] != pair[1]))
+    return "got {}; wanted {}".format(*next(pair for pair in texts if tell_apart(*pair)))
+
+
+def tell_apart(got: str, wanted: str) -> bool:
+    """Do two texts show two numbers? "2" and "2.0" do not."""
+    try:
+        return Decimal(got) != Decimal(wanted)
+    except InvalidOperation:  # True, 1+2j
+        return got != wanted
 
 
 def number(value: Any, digits: int = 4) -> str:

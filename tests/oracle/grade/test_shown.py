@@ -8,6 +8,7 @@ import pytest
 
 from refgf.oracle.foreign import wall
 from refgf.oracle.grade import marking, report, sandbox
+from refgf.oracle.grade.difference import apart
 from refgf.oracle.grade.shown import LONGEST, shortened, size, without_text
 from tests.support.students import InThisProcess, answers_with
 
@@ -59,6 +60,21 @@ def test_numbers_that_differ_in_late_digits_only_are_shown_once(tmp_path):
     )
     first = sentences(answers_with(tmp_path, "06", code, only="importance")["importance"])[0]
     assert "2): element 0: got " in first and first.count("; wanted ") == 1, first
+
+
+@pytest.mark.parametrize(
+    "got, wanted, said",
+    [
+        (2.0004883, 2.0, "got 2.0005; wanted 2.0"),
+        (1.9999999, 2.0, "got 1.9999999; wanted 2.0"),
+        (1000000.4, 1e6, "got 1000000.4; wanted 1000000"),
+        (2**60 + 1, 2**60, f"got {2**60 + 1}; wanted {2**60}"),
+        (float("nan"), 2.0, "got nan; wanted 2.0"),
+        (np.bool_(True), np.bool_(False), "got True; wanted False"),
+    ],
+)
+def test_digits_show_the_difference(got, wanted, said):
+    assert apart(got, wanted) == said
 
 
 @pytest.mark.usefixtures("in_this_process")
