@@ -14,6 +14,7 @@ from kit import images
 from refgf.exchange.result import StepResult
 from refgf.training.step import train_step
 
+QUICK_STEPS, QUICK_RATE = 12, 1 / 4  # the latter of the lesson's rate
 Sums = Callable[[list[np.ndarray], int], np.ndarray]
 
 
@@ -33,11 +34,15 @@ class Gathered:
 
 
 def losses(run: kit.Run, data, sums: Sums, steps: int, **more) -> list[float]:
-    """The loss of each step, of all ranks together. more: of `images.model`. Collective."""
+    """The loss of each step, of all ranks together. more: of `images.model`. Collective.
+
+    --quick: few steps, at a smaller rate. With the lesson's rate the loss rises for longer than
+    that, and a mistake may seem to train better.
+    """
+    rate = run.options.rate * run.quick(QUICK_RATE, 1)
     model = images.model(run, data, **more)
     exchange = Gathered(run, model.gradients, sums)
     mine = [
-        train_step(model, exchange, *batch, rate=run.options.rate)
-        for batch in images.steps(run, data, steps)
+        train_step(model, exchange, *batch, rate=rate) for batch in images.steps(run, data, steps)
     ]
     return np.sum(run.plain.allgather(mine), axis=0).tolist()  # (steps,)

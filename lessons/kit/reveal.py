@@ -20,6 +20,8 @@ The screen then holds at most LINES lines before the guess is compared with the 
 All of it is made of the result as the JSON holds it, so rewording needs no new measurement.
 """
 
+import shutil
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -30,7 +32,18 @@ from kit.claims import FAILS, HOLDS, NOISE, NOT_JUDGED, NOT_MEASURED, Claim, Ver
 from kit.guess import Guess
 from kit.words import off_by, seconds
 
-COLUMNS, LINES, ROWS = 100, 12, 5  # of the screen; before the guess; of the table
+LINES, ROWS = 12, 5  # before the guess; of the table
+WIDEST, NARROWEST = 100, 40
+
+
+def columns(screen) -> int:
+    """Of the text: WIDEST, and on a narrower terminal its own."""
+    if not screen.isatty():
+        return WIDEST
+    return min(WIDEST, max(NARROWEST, shutil.get_terminal_size().columns))
+
+
+COLUMNS = columns(sys.stdout)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ import kit
 from kit import axes, mine, mine_shown, rejected
 from kit.record import plain
 from kit.run import Run
+from lab.two_ranks import yours as two_ranks
+from lab.two_ranks.training import samples
 from refgf.machine import threads
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,6 +122,33 @@ def test_right_and_wrong_functions_are_measured(number, tmp_path, monkeypatch):
     given = {"lesson": script(number).stem, "mine": result} | PLACE
     drawn = mine_shown.draw(given, figures)
     assert drawn["yours"].axes and drawn["yours"].get_suptitle().startswith("WRONG")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", ["03", "07"])
+def test_the_loss_of_a_quick_training_falls(number, monkeypatch, tmp_path):
+    """A loss that rises would let a mistake train better than the right function."""
+    file = tmp_path / "right.py"
+    file.write_text((ANSWERS / f"{number}.py").read_text())
+    found = measured_alone(number, file, monkeypatch, "--quick")["series"]
+    (loss,) = [each["ours"] for each in found if each["title"].startswith("Loss")]
+    assert max(loss) == loss[0] and sum(loss[-3:]) / 3 < 0.8 * loss[0], loss
+
+
+def test_a_mean_of_means_shows_in_the_training_of_lesson_00():
+    """Exercise 3's mistake: right for ranks with as many samples each, which hid it."""
+    every = [samples(rank, 100) for rank in range(8)]
+    answer = runpy.run_path(str(ANSWERS / "00.py"))
+
+    def mean_of_means(w, xs, ys, rate):
+        means = [answer["gradient"](w, x, y) for x, y in zip(xs, ys)]
+        return [w - rate * sum(means) / len(means) for _ in xs]
+
+    both = answer["step_on_ranks"], mean_of_means
+    right, wrong = (two_ranks.distances(every, step) for step in both)
+    assert right == pytest.approx(wrong, rel=1e-9)
+    right, wrong = (two_ranks.distances(two_ranks.unequal(every), step) for step in both)
+    assert sum(wrong[-30:]) > 1.2 * sum(right[-30:])
 
 
 @pytest.mark.long

@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from docs.tools import gains
 from kit.claims import FAILS, GAIN, NOT_JUDGED, NOT_MEASURED, Claim, Verdict, verdicts
 from kit.guess import Guess
-from kit.reveal import COLUMNS, LINES, ROWS, Reveal, Row, short, table_of
+from kit.reveal import COLUMNS, LINES, ROWS, Reveal, Row, columns, short, table_of
 from kit.words import number_of_bytes, question
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,3 +80,10 @@ def test_what_does_not_hold_comes_first():
 def test_no_claims_and_no_rows():
     reveal = Reveal((), lambda r: [], "Which?", lambda r: "none", Guess("1 x"))
     assert reveal.lines({}, []) == []
+
+
+@pytest.mark.parametrize("wide, text", [(80, 80), (200, 100), (10, 40)])
+def test_text_is_as_wide_as_a_narrow_terminal(wide, text, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(wide))
+    assert columns(SimpleNamespace(isatty=lambda: True)) == text
+    assert columns(SimpleNamespace(isatty=lambda: False)) == 100  # a pipe, a file

@@ -17,6 +17,7 @@ from refgf.predict.timeline import eager, lazy, one_call, predict
 
 NETWORKS = {"resnet50": resnet50, "alexnet": alexnet}
 PLACES = [("resnet50", "mgwfbp-10gbe"), ("alexnet", "mgwfbp-10gbe"), ("resnet50", "v100-56gbit")]
+HERE, ELSEWHERE = "the link and this machine's work", "the links alone"  # what is predicted from
 GROUPINGS = {
     "eager": lambda gradients, line: eager(gradients),
     "best theta": lambda gradients, line: lazy(gradients, best_theta(gradients, line)[0]),
@@ -29,7 +30,7 @@ GROUPINGS = {
 def rows(run: kit.Run, names) -> list[dict]:
     """A row for each place: seconds of a step with each of these groupings. Prints the table."""
     found = [row(network, cluster, names) for network, cluster in PLACES]
-    run.section("The same with overlap in other places: predicted, not measured")
+    run.section(f"The same with overlap in other places: predicted from {ELSEWHERE}")
     table = [
         [
             r["title"],
@@ -87,7 +88,7 @@ def draw_gain(axis, places: list[dict], name: str, here: dict | None) -> None:
         own = {
             "color": axes.PREDICTED,
             "mfc": "white",
-            "label": "predicted: links, and what a call costs this machine",
+            "label": f"predicted from {HERE}",
         }
         axis.plot(label_of(here), here["predicted"], "D", **own)
     gains = [row["steps_s"]["eager"] / row["steps_s"][name] for row in places]
@@ -97,7 +98,7 @@ def draw_gain(axis, places: list[dict], name: str, here: dict | None) -> None:
         color="lightgrey",
         hatch="//",
         edgecolor="white",
-        label="predicted from the links alone",
+        label=f"predicted from {ELSEWHERE}",
     )
     axis.bar_label(bars, [f"{gain:.2f}" for gain in gains], padding=3)
     axis.axhline(1, color="grey", lw=1)

@@ -14,6 +14,7 @@ from kit.rejected import reject
 from kit.rows import overlap
 from lab.lazy import grouped_steps, predicted_places
 from lab.lazy.grouped_steps import Bench
+from lab.lazy.predicted_places import HERE
 from refgf.predict.timeline import lazy
 
 MI = 2**20
@@ -117,6 +118,7 @@ def report(run: kit.Run, rows: list[dict]) -> dict:
     k, emulated = run.regime.dilation, run.regime.like is not None
     calls = "A step in the cluster's time; calls" if emulated else "calls"
     run.say(f"{calls}: allreduce calls in a step, 2(p-1) messages each.")
+    run.say(f"predicted: from {HERE}.")
     table = []
     for row in rows:
         times = []

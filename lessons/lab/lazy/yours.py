@@ -113,7 +113,7 @@ def losses(run: kit.Run, train, lazy_calls, sum_calls) -> list[float]:
         return np.concatenate(sum_calls(each, lazy_calls(sizes, THETA), rank))
 
     sizes += [spec.size for spec in images.network(run, train).tensors]
-    return gathered.losses(run, train, sums, run.quick(6, 30))
+    return gathered.losses(run, train, sums, run.quick(gathered.QUICK_STEPS, 30))
 
 
 YOURS = Yours(

@@ -63,7 +63,7 @@ def calls(run: kit.Run, here: dict) -> list[dict]:
 def training(run: kit.Run) -> dict:
     """Losses of a training whose whole exchange is `exchange`; the project chooses the chunks."""
     train, _ = images.load(run)
-    n, steps = images.parameter_count(run, train), run.quick(6, 30)
+    n, steps = images.parameter_count(run, train), run.quick(gathered.QUICK_STEPS, 30)
     made = [
         gathered.losses(run, train, Exchange(run.mine.ours("exchange"), n), steps),
         gathered.losses(run, train, Exchange(run.mine["exchange"], n), steps),

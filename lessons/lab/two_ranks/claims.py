@@ -8,6 +8,7 @@ from kit.words import number_of_bytes, seconds
 from lab.two_ranks.yours import YOURS
 
 EIGHT = "worth", {"ranks": 8}
+TWO_SENDS = 2**12, 2**23  # bytes of the question's two programs, both measured
 
 
 def half_the_delay(r: dict) -> float:
@@ -81,7 +82,19 @@ def rows(r: dict) -> list[Row]:
 
 def answer(r: dict) -> str:
     eight = at(r, *EIGHT)
-    return f"{eight['own'] / eight['mean']:.2g} times; sqrt(8) is 2.8"
+    return f"{eight['own'] / eight['mean']:.2g} times; sqrt(8) is 2.8{both_send_first(r)}"
+
+
+def both_send_first(r: dict) -> str:
+    """Does the program with two Sends end? Only if Send returns before the receiver calls Recv."""
+    waits = [at(r["sends"], {"bytes": nbytes}, "waits") for nbytes in TWO_SENDS]
+    if None in waits:
+        return ""
+    each = [
+        f"{nbytes // 8:,} numbers {'hang' if wait else 'end'}"
+        for nbytes, wait in zip(TWO_SENDS, waits)
+    ]
+    return f"; two Sends: {', '.join(each)}"
 
 
 REVEAL = Reveal(
