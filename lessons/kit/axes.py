@@ -27,6 +27,7 @@ TEXT_POINTS, LEADING, WIDTH_INCHES = 9, 12, 10
 COLUMNS, NOTES, SIGNED = 132, 3, 2  # of text across a figure; lines of its caption and signature
 SHORT = 0.3  # of the longest bar
 MEASURED, COMPUTED = "Measured on", "Computed, not measured. The lesson ran on"  # begin a signature
+UNTIMED = "untimed"
 
 
 def style(number: int) -> dict:
@@ -44,11 +45,12 @@ def frame(title: str, rows: int, columns: int, size: tuple[float, float] = (WIDT
     return figure, list(axes.flat)
 
 
-def finish(figure, *with_legend, computed: bool = False, below: str = ""):
+def finish(figure, *with_legend, computed=False, timed=True, below: str = ""):
     """Add legend and grid to these axes, and a caption above the signature.
 
-    computed: nothing is measured. below: the caption, at most NOTES lines. What is the same in all
-    figures, such as what an error bar is, stands in lessons/README.md.
+    computed: nothing is measured. timed: times are shown, which other programs lengthen.
+    below: the caption, at most NOTES lines. What is the same in all figures, such as what an error
+    bar is, stands in lessons/README.md.
     """
     for axis in with_legend:
         axis.legend(*in_order(axis), fontsize=TEXT_POINTS)
@@ -60,6 +62,7 @@ def finish(figure, *with_legend, computed: bool = False, below: str = ""):
     lines = textwrap.wrap(below, COLUMNS)
     foot = 4 + LEADING * SIGNED
     style = {"fontsize": TEXT_POINTS, "va": "bottom", "label": COMPUTED if computed else MEASURED}
+    style |= {} if timed and not computed else {"gid": UNTIMED}
     figure.text(0.01, foot * line, "\n".join(lines), **style)
     figure.tight_layout(rect=(0, (foot + LEADING * len(lines)) * line, 1, 1))
     return figure
@@ -74,10 +77,11 @@ def without_notes(figure) -> None:
 
 def sign(figure, *parts: str) -> None:
     """The figure's last lines: ranks, links and machine of the run. At most SIGNED lines."""
-    text = f"{COMPUTED if is_computed(figure) else MEASURED} {'; '.join(parts)}"
+    label = COMPUTED if is_computed(figure) else MEASURED
+    text = f"{label} {'; '.join(parts)}"
     lines = textwrap.wrap(text, COLUMNS, max_lines=SIGNED, placeholder=" ...")
     top = (2 + LEADING * SIGNED) / (72 * figure.get_figheight())
-    figure.text(0.01, top, "\n".join(lines), fontsize=TEXT_POINTS, va="top")
+    figure.text(0.01, top, "\n".join(lines), fontsize=TEXT_POINTS, va="top", label=label)
 
 
 def is_computed(figure) -> bool:
@@ -85,12 +89,17 @@ def is_computed(figure) -> bool:
     return any(text.get_label() == COMPUTED for text in figure.texts)
 
 
-def warn(figure, caveat: str, computed_too: bool) -> None:
+def is_untimed(figure) -> bool:
+    """Does it show no time that was measured?"""
+    return any(text.get_gid() == UNTIMED for text in figure.texts)
+
+
+def warn(figure, caveat: str, untimed_too: bool) -> None:
     """A sentence across the figure: why it shows nothing to rely on; "" for nothing.
 
-    computed_too: also where nothing is measured. A busy machine computes as well as a quiet one.
+    untimed_too: also where no time is. A busy machine computes and learns as a quiet one does.
     """
-    if is_computed(figure) and not computed_too:
+    if is_untimed(figure) and not untimed_too:
         return
     style = {"rotation": 20, "ha": "center", "va": "center", "color": "#D55E00", "alpha": 0.5}
     figure.text(0.5, 0.5, textwrap.fill(caveat, 44), fontsize=20, **style)

@@ -94,6 +94,15 @@ class Guess:
         pairs = [pair for pair in zip(given, measured) if least == 1 or far(*pair, unit, least)]
         return " and ".join(off(*pair, unit) for pair in pairs) + " off" if pairs else ""
 
+    def sentence(self, guess: str, answer: str, busy: bool) -> str:
+        """How far the guess is off; on a busy machine only where its times do not explain it."""
+        if not (busy and self.timed):
+            off = self.compared(guess, answer)
+            return f" Your guess: {off}." if off else ""
+        off = self.compared(guess, answer, FAR)
+        even = f"; even so: {off}" if off else ""
+        return f" Your guess is not compared with times that are not to be believed{even}."
+
 
 def far(guess: float, measured: float, unit: str, least: float) -> bool:
     return unit != "%" and factor_off(guess, measured) >= least

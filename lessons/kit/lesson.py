@@ -12,7 +12,6 @@ from pathlib import Path
 
 import refgf.launch as launch
 from kit import axes, checks, claims, gpu, memory, mine, mine_shown, regime, rejected, waiting
-from kit.guess import FAR
 from kit.record import WRITABLE, code_hash, kept, machine, not_written, plain, write
 from kit.regime import regime_of
 from kit.reveal import COLUMNS, Reveal, indented
@@ -315,12 +314,7 @@ class Lesson:
             return
         guess, said = run.options.predict, self.reveal.answer(result)
         answer = (f"You predicted {guess}; " if guess else "") + f"measured: {said}."
-        if guess and caveat and self.reveal.guess.timed:
-            off = self.reveal.guess.compared(guess, said, FAR)
-            even = f"; even so: {off}" if off else ""
-            answer += f" Your guess is not compared with times that are not to be believed{even}."
-        elif guess and (compared := self.reveal.guess.compared(guess, said)):
-            answer += f" Your guess: {compared}."
+        answer += self.reveal.guess.sentence(guess, said, bool(caveat)) if guess else ""
         run.tell(f"{self.reveal.ask}\n{indented(answer[0].upper() + answer[1:])}")
 
     def _draw(self, draw, options) -> None:

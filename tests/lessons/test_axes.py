@@ -27,6 +27,16 @@ def test_lines_below_the_panels_stand_above_the_note():
     assert figure.texts[-1].get_text() == f"{axes.MEASURED} 8 ranks"
 
 
+@pytest.mark.parametrize(
+    "more, warned", [({}, True), ({"timed": False}, False), ({"computed": True}, False)]
+)
+def test_a_busy_machine_is_said_where_times_are_drawn(more, warned):
+    for untimed_too in (False, True):  # the latter with --quick, whose sizes are too small
+        figure = axes.finish(axes.frame("a title", 1, 1)[0], **more)
+        axes.warn(figure, "BUSY", untimed_too)
+        assert (figure.texts[-1].get_text() == "BUSY") == (warned or untimed_too)
+
+
 @pytest.mark.parametrize("step_s, inside", [(9.0, True), (1.0, False)])
 def test_text_that_would_leave_its_bar_stands_behind_it(step_s, inside):
     _, (axis,) = axes.frame("a title", 1, 1)

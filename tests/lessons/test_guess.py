@@ -91,3 +91,6 @@ def test_how_far_off(form, guess, answer, said):
 )
 def test_what_a_busy_machine_does_not_explain(form, guess, answer, said):
     assert form.compared(guess, answer, FAR) == said
+    sentence = form.sentence(guess, answer, busy=True)
+    assert sentence.endswith(f"; even so: {said}." if said else "not to be believed.")
+    assert form.sentence(guess, answer, busy=False).startswith(" Your guess: ")

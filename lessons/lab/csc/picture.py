@@ -137,7 +137,7 @@ def draw_choice(chosen: dict):
         ylabel="share of all chunks, %",
         ylim=(0, 105),
     )
-    return axes.finish(figure, right)
+    return axes.finish(figure, right, timed=False)
 
 
 def density_in_words(result: dict) -> str:
@@ -162,7 +162,7 @@ def draw_learning(study: dict, density: str):
     right.set_title(f"Other choices of chunks, {count} paired runs")
     right.set_xlabel(f"loss minus that of the choice by importance\n({BELOW})")
     loss = loss_in_words(study["forms"])
-    return axes.finish(figure, below=f"{density} {loss}")
+    return axes.finish(figure, timed=False, below=f"{density} {loss}")
 
 
 def draw_forms(study: dict):
@@ -176,7 +176,7 @@ def draw_forms(study: dict):
     draw_differences(right, study["why"], None, count)
     right.set_title(f"Form none against dgc, {count} paired runs")
     right.set_xlabel(f"loss of none minus that of dgc\n({BELOW})")
-    return axes.finish(figure)
+    return axes.finish(figure, timed=False)
 
 
 def loss_in_words(forms: dict) -> str:
