@@ -53,7 +53,7 @@ def test_each_step_has_a_row_that_names_its_theta():
     result = {"steps": {"rows": rows, "curve": curve}, "regime": {"dilation": 2.0}}
     result = record.plain(result)
     names = [row.what for row in REVEAL.rows(result)]
-    assert names[2] == "theta 120,000,000: 1 call, no overlap" and len(set(names)) == len(names)
+    assert names[2] == "120,000,000 B: 1 call, no overlap" and len(set(names)) == len(names)
     _, (axis,) = axes.frame("A title", 1, 1)
     picture.shares(axis, result["steps"])
     ticks = [text.get_text() for text in axis.get_xticklabels()]

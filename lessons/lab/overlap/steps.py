@@ -190,7 +190,8 @@ def compared(row: dict, alone: kit.Timing, work_s: float, window_s: float) -> di
 def show(run: kit.Run, found: dict) -> None:
     """Two tables in the emulated cluster's time: the steps, and what overlap hides of them."""
     factor = run.regime.dilation
-    table = [["no exchange", found["alone"].divided(factor), "", found["alone"], ""]]
+    alone = found["alone"]
+    table = [["no exchange", alone.divided(factor), "", kit.seconds(alone.median_s), ""]]
     for row in found["rows"]:
         for kind in KINDS:
             share = row["own_share"][kind]
@@ -199,12 +200,13 @@ def show(run: kit.Run, found: dict) -> None:
                     name_of(row, kind),
                     row[kind].divided(factor),
                     kit.seconds(row["predicted"][kind] / factor),
-                    row[kind],
+                    kit.seconds(row[kind].median_s),
                     f"{'processor, ' * is_own(share)}{100 * share:.0f} %",
                 ]
             )
-    run.table(["", "step on the cluster", "predicted", "on this machine", "own work"], table)
+    run.table(["", "step on the cluster", "predicted", "here", "own work"], table)
     run.say(found["errors"])
+    run.say("here: on this machine, in its own time.")
     run.say(f"own work: casts and sums of this processor; above {MOST_OWN:.0%} they decide the row")
     run.say("\nWhat can be hidden, and what is hidden, in the cluster's time:")
     run.table(
@@ -237,9 +239,9 @@ def percent(part: float, whole: float) -> str:
 
 
 def number_of_calls(row: dict) -> str:
-    """'26 calls'; with the theta where --theta gave it: 'theta 120,000,000: 2 calls'."""
+    """'26 calls'; with the theta where --theta gave it: '120,000,000 B: 2 calls'."""
     calls, theta = count(row["calls"], "call"), float(row["theta"])
-    return calls if theta in (EAGER, ONE_CALL) else f"theta {theta:,.0f}: {calls}"
+    return calls if theta in (EAGER, ONE_CALL) else f"{theta:,.0f} B: {calls}"
 
 
 def name_of(row: dict, kind: str) -> str:
