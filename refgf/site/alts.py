@@ -24,6 +24,8 @@ ALTS = {
     "CSC, with intervals and a line at the accuracy to reach.",
     "07_gradientflow_nodes": "Scaling efficiency against nodes for five stacks, from ring alone to "
     "all techniques.",
+    "07_gradientflow_resnet50": "Bars of a step of ResNet-50 on 10 Gbit/s as each technique is "
+    "added, with scaling efficiency, gain and prediction.",
     "08_scaling_far": "Predicted scaling efficiency up to 2048 ranks of five stacks: AlexNet and "
     "ResNet-50, each on InfiniBand and on Ethernet, with bands.",
     "08_scaling_headlines": "Bars: predicted over published number for each headline of the "
@@ -46,6 +48,8 @@ ALTS = {
     "them, equal slices, or whole layers. Two sizes of network.",
     "11_large_batch_gains": "Paired differences in accuracy: LARS over SGD at each batch and "
     "length, and warm-up over none. With intervals.",
+    "11_large_batch_rates": "Best learning rate found against the batch, SGD and LARS, next to "
+    "lines of linear scaling.",
     "12_topk_accuracy": "Accuracy against the bytes of the whole training: CSC with and without "
     "warm-up, top-k of the same density and of the same bytes, dense.",
     "12_topk_choice": "Time to choose 1 % against the number of gradients, for four selections; "
