@@ -26,8 +26,8 @@ ALTS = {
     "all techniques.",
     "07_gradientflow_resnet50": "Bars of a step of ResNet-50 on 10 Gbit/s as each technique is "
     "added, with scaling efficiency, gain and prediction.",
-    "08_scaling_far": "Predicted scaling efficiency up to 2048 ranks of five stacks: AlexNet and "
-    "ResNet-50, each on InfiniBand and on Ethernet, with bands.",
+    "08_scaling_far": "Predicted scaling efficiency of ResNet-50 on 4 to 2048 ranks for five "
+    "stacks, with bands; what each technique gains on 4 and on 2048 ranks.",
     "08_scaling_headlines": "Bars: predicted over published number for each headline of the "
     "papers, from the lowest to the highest prediction.",
     "08_scaling_models": "Predicted time of one allreduce against ranks: closed form, contention "
