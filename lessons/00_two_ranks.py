@@ -42,7 +42,7 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/00_two_ranks.py)
     1. Mend the program above without changing its order on rank 0. Its first lines are
            import numpy; from mpi4py import MPI
            comm, x, y = MPI.COMM_WORLD, numpy.zeros(n), numpy.zeros(n)
-       and `mpiexec -n 2` starts it. Choose n: 1000, then 1,000,000. If it does not end, press
+       and `mpiexec -n 2` starts it. Choose n: 100, then 1,000,000. If it does not end, press
        Ctrl-C twice.
     2. `mean_of_ranks` sends 2(p-1) messages, all of them to or from rank 0. Each rank sends and
        receives n numbers, except rank 0. How many does rank 0 send and receive? (Lesson 01)
