@@ -32,7 +32,7 @@ PREDICTION  After n steps all ranks hold the same weights, and they are those of
 Before you run it, write down: 8 ranks train on samples of their own, whose true weights are known.
 Once they take the mean of their gradients in each step, once each takes its own and sends nothing.
 How many times closer to the true weights do they get with messages? And will the program with two
-Sends end with 512 numbers, with 1,048,576? (4 KiB and 8 MiB: the last table of -v)
+Sends end with 256 numbers, with 1,048,576? (2 KiB and 8 MiB: the last table of -v)
 
 This is weak scaling: each rank brings its own samples, whatever p is. The words of the course are
 in lessons/glossary.md. After this lesson you can say what a rank, a message and a deadlock are, why
