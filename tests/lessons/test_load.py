@@ -122,7 +122,11 @@ def shaken(value, rng, key=""):
         if "median_s" in value:  # a Timing has repeats, other spreads have not
             factor = rng.uniform(0.2, 5) if "repeats" in value else 1
             return {k: factor * v if k.endswith("_s") else v for k, v in value.items()}
-        return {k: shaken(v, rng, key if k.isdigit() else k) for k, v in value.items()}
+        computed = "closed_s" in value  # SimGrid's seconds next to the formula's
+        return {
+            k: v if computed else shaken(v, rng, key if k.isdigit() else k)
+            for k, v in value.items()
+        }
     if isinstance(value, list):
         return [shaken(item, rng, key) for item in value]
     times = isinstance(value, float) and key.endswith(("_s", "seconds"))

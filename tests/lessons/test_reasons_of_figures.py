@@ -38,7 +38,7 @@ def test_steps_within_noise_of_the_fastest_are_a_tie():
 
 
 @pytest.mark.parametrize(
-    "hidden_s, overlapped_s, said", [(-0.5, 8.0, True), (0.5, 8.0, False), (0.5, 11.0, True)]
+    "hidden_s, overlapped_s, said", [(-0.5, 8.0, True), (0.5, 8.0, False), (-0.5, 11.0, True)]
 )
 def test_where_overlap_makes_a_step_longer_nothing_is_hidden(hidden_s, overlapped_s, said):
     timing = {"communication": {"median_s": 2.0}, "hidden": {"median_s": hidden_s}}
@@ -47,6 +47,10 @@ def test_where_overlap_makes_a_step_longer_nothing_is_hidden(hidden_s, overlappe
     text = overlap.below(found, 1000.0)
     adds = f"takes 2.0 ms by itself and adds {2.0 - hidden_s:.1f} ms to a step."
     assert (f"nothing is hidden: communication {adds}" in text) == said
+    timing |= {"hidden": {"median_s": 0.5}, "overlapped": {"median_s": 11.0}}
+    found = {"rows": [timing | {"theta": "inf", "hideable_s": 1.0}]}
+    text = overlap.below(found, 1000.0)  # by these numbers something is hidden, and no step shorter
+    assert "nothing is hidden" not in text and "is not the shorter one" in text
 
 
 @pytest.mark.parametrize("gap, said", [(0.1, "more than noise"), (0.0, "within noise")])

@@ -90,9 +90,9 @@ def exercises_of(lesson: str) -> list[Exercise | Collective]:
 
 
 def divided(lesson: str) -> tuple[str, str]:
-    """("03", "7") of 03v7, ("01", "") of 1, 01 and 01_ring_allreduce."""
-    number, variant = re.match(r"(\d*)(?:v(\d+)$)?", lesson).groups()
-    return number.zfill(2), variant or ""
+    """("03", "7") of 03v7, ("01", "") of 1, 01 and 01_ring_allreduce; ("all", "") of others."""
+    found = re.match(r"(\d+)(?:v(\d+)$|_|$)", lesson)
+    return (found[1].zfill(2), found[2] or "") if found else (lesson, "")
 
 
 def module_of(number: str) -> str:
@@ -130,13 +130,18 @@ def answered(file: Path) -> str:
 
 def name_the_lesson(marks: list[Mark], file: Path, lesson: str) -> None:
     """Say in the first lost part that the file answers another lesson, or by other rules."""
-    theirs, ours = answered(file), "v".join(filter(None, divided(lesson)))
+    theirs, ours = answered(file), in_short(lesson)
     lost = [part for mark in marks for part in mark.parts if part.points < part.of]
     if lost and theirs and theirs != ours:
         lost[0].sentence += (
             f"; its first lines say that this file answers {in_words(theirs)}, and it is "
             f"marked here by {in_words(ours)}: python -m refgf.oracle grade {theirs} {file.name}"
         )
+
+
+def in_short(lesson: str) -> str:
+    """ "01_ring_allreduce" -> "01", 03v7 as it is"""
+    return "v".join(filter(None, divided(lesson)))
 
 
 def in_words(lesson: str) -> str:
