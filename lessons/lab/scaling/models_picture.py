@@ -20,7 +20,7 @@ def draw(found: dict) -> dict:
     figure, (left, right) = axes.frame(f"{title}, v100-56gbit", 1, 2, (10, 5))
     draw_lines(left, {FORM: found["closed_s"]} | found["links"])
     left.set_ylim(0, None)
-    left.set_title("A link for each node:\nTCP adds to the latency of each message")
+    left.set_title("A link for each node:\nTCP as SimGrid calibrates it takes longer")
     placed = {name: found["tree"][name] for name in (IN_ORDER, ROUND_ROBIN) if found["tree"]}
     sizes = next(iter(placed.values()), found["closed_s"])
     form = {p: found["closed_s"][p] for p in sizes}

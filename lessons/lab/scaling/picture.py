@@ -89,9 +89,9 @@ def draw_curves(axis, points: list[dict]) -> None:
 
 
 def above_100(point: dict, off_s: float) -> str:
-    """Why an efficiency is above 100 %, and whether that one is measured."""
+    """What an efficiency above 100 % is, and whether that one is measured."""
     measured = any(row["timing"]["median_s"] < off_s for row in point["rows"])
-    return f"{'' if measured else 'dashed '}above 100 %: fewer weights updated"
+    return f"{'' if measured else 'dashed '}above 100 %: shorter than without exchange"
 
 
 # ---- this machine as a cluster ----

@@ -33,4 +33,5 @@ def show(run: kit.Run, other: dict) -> None:
         f"{row['name'].strip('+ ')} {seconds(row['predicted_s'])}" for row in other["rows"]
     )
     where = f"{other['network']} like {other['like']}, {other['ranks']} ranks"
-    run.tell(f"PREDICTED for {where} (to measure: --network {other['network']}):\n    {bars}")
+    run.tell(f"PREDICTED for {where}, by the links alone, without this processor's work")
+    run.tell(f"(to measure, and with it: --network {other['network']}):\n    {bars}")
