@@ -7,7 +7,7 @@
 #   make gpu-check                doctor, tests, lessons and benchmarks on this machine's GPU, in nine minutes
 #   make gpu-pack                 the same as a folder for a machine without a network, build/gpu: sh run.sh
 #   make site                     the project as web pages in site/, built offline; make site-serve shows them
-#   make slides                   the lectures as HTML and PDF in build/slides (Node.js and Chromium)
+#   make slides                   the lectures as HTML and PDF in build/slides (Node.js and Chromium); DECKS=01: one of them
 #   make figures                  measure again what figures/ shows (SIZE=--full: more repeats and seeds, takes hours)
 #
 #   To stop: Ctrl-C, or kill -TERM and make's process number. SIGINT and SIGHUP that reach make alone do not stop it at once:
@@ -23,6 +23,7 @@ NODES  ?= 4
 RATE   ?= 1gbit
 ARGS   ?=
 SIZE   ?=
+DECKS  ?=
 
 LESSONS := $(patsubst lessons/%,%,$(foreach file,$(wildcard lessons/[0-9]*.py),$(firstword $(subst _, ,$(file)))))
 
@@ -215,7 +216,7 @@ build/marp/node_modules/.bin/marp:
 	npm install --silent --no-fund --prefix build/marp @marp-team/marp-cli@4
 
 slides: setup build/marp/node_modules/.bin/marp
-	exec $(PY) docs/tools/slides.py build/marp/node_modules/.bin/marp
+	exec $(PY) docs/tools/slides.py build/marp/node_modules/.bin/marp $(DECKS)
 
 $(VENV)/.ready-pages: $(READY)
 	$(PY) $(INSTALL) --editable '.[site]'

@@ -1,7 +1,8 @@
 """The lectures of lessons/slides: their numbers, and their pages as HTML and PDF.
 
     python docs/tools/slides.py              writes each marked number (`make figures` does it)
-    python docs/tools/slides.py MARP         makes build/slides (`make slides` does it)
+    python docs/tools/slides.py MARP 01 03   makes these decks in build/slides, without numbers all
+                                             (`make slides` does it)
 
 A mark follows its number, and is also the slide's note on where the number is from. It is an
 expression of the names in a figure's JSON: 2.9<!-- = worth[3]["own"] in 00_two_ranks -->
@@ -82,11 +83,19 @@ def render(marp: str, decks: list[Path], out: Path, kinds: tuple[str, ...]) -> N
         subprocess.run([marp, *texts, *options], check=True)
 
 
+def chosen(numbers: list[str]) -> list[Path]:
+    """The decks of these numbers, without any all. SystemExit for a number that has none."""
+    known = {deck.stem: deck for deck in DECKS}
+    if wrong := [number for number in numbers if number not in known]:
+        sys.exit(f"got deck {wrong[0]}; wanted one of {', '.join(known)}; next: DECKS=01")
+    return [known[number] for number in numbers or known]
+
+
 if __name__ == "__main__":
     if sys.argv[1:]:
         out = ROOT / "build" / "slides"
         out.mkdir(parents=True, exist_ok=True)
-        render(sys.argv[1], DECKS, out, ("--html", "--pdf --pdf-notes"))
+        render(sys.argv[1], chosen(sys.argv[2:]), out, ("--html", "--pdf --pdf-notes"))
     else:
         for deck in DECKS:
             deck.write_text(with_numbers(deck.read_text()))

@@ -88,7 +88,8 @@ class Lesson:
             add(
                 "--like",
                 metavar="NAME",
-                help=f"the cluster that is emulated (default {like}; this-machine: none)",
+                help=f"the cluster that is emulated (default {like}, on several machines "
+                "this-machine: none)",
             )
         add(
             "--predict",
@@ -185,11 +186,12 @@ class Lesson:
             gpu.resolve(options)
             kind = [gpu.GPU] * gpu.is_asked(options) + ["quick"] * options.quick
             options.output = options.output or WRITABLE.joinpath("results", *kind)
-            if self.like and not (options.link or options.like or regime.environment()):
-                options.like = clusters.HERE if gpu.is_asked(options) else self.like
-            near = launch.job.on_machine == launch.job.size and not regime.environment()
-            if self.link and near and not gpu.is_asked(options):
-                options.link = options.link or self.link
+            asked = options.link or getattr(options, "like", None) or regime.environment()
+            if not asked:  # between several machines are real links, which nobody has to emulate
+                near = launch.job.on_machine == launch.job.size and not gpu.is_asked(options)
+                options.link = self.link if near else None
+                if self.like:
+                    options.like = self.like if near else clusters.HERE
             options.link = None if options.link == "none" else options.link
             if options.link and regime.environment():
                 raise ValueError(

@@ -2,12 +2,15 @@
 
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import kit
 from kit import checks
+from refgf import launch
+from refgf.cluster.like import HERE
 
 LESSONS = sorted((Path(__file__).resolve().parents[2] / "lessons").glob("[0-9]*.py"))
 NONSENSE = ["nan", "-nan", "inf", "-inf", "-1", "0", "1e300", "banana", "", "9" * 5000, "²"]
@@ -92,3 +95,16 @@ def test_folders_that_cannot_be_written(lesson, given, tmp_path, monkeypatch):
 def test_a_missing_matplotlib_is_said_before_the_run(given, monkeypatch):
     monkeypatch.setattr(checks, "find_spec", lambda name: None)
     assert "got no matplotlib; next: " in given()
+
+
+@pytest.mark.parametrize("on_machine", [8, 4])
+def test_several_machines_are_measured_as_they_are(lesson, given, monkeypatch, on_machine):
+    """What a lesson emulates on one machine would be waited for on top of a real network."""
+    monkeypatch.delenv("REFGF_CLUSTER", raising=False)
+    monkeypatch.setattr(launch, "job", replace(launch.job, size=8, on_machine=on_machine))
+    found = given()
+    wanted = (lesson.link, lesson.like) if on_machine == 8 else (None, lesson.like and HERE)
+    assert (found.link, getattr(found, "like", None)) == wanted
+    if lesson.like:
+        assert given("--like", "v100-56gbit").like == "v100-56gbit"
+        assert given("--link", "1gbit,1ms").like is None

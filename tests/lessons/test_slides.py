@@ -45,6 +45,12 @@ class TestADeck:
         assert [row for row in rows if re.search(rf"\b{deck.stem}\b", row[5])]
 
 
+def test_decks_are_chosen_by_number():
+    assert slides.chosen([]) == slides.DECKS and slides.chosen(["03"]) == [slides.DECKS[1]]
+    with pytest.raises(SystemExit, match="got deck 3; wanted one of 01, 03"):
+        slides.chosen(["3"])
+
+
 def test_a_number_that_is_no_longer_measured_is_noticed():
     mark = '<!-- = worth[3]["ranks"] / 3 in 00_two_ranks -->'
     assert slides.with_numbers(f"9.99{mark} and 9{mark}") == f"2.67{mark} and 3{mark}"

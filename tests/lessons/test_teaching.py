@@ -136,12 +136,18 @@ def test_the_weeks_add_up():
         assert found == list(map(int, said)) and found[0] + 10 <= 180, (first, second)
 
 
+def slides_of(cell: str) -> list[tuple[str, int]]:
+    """(deck, slide) of each that a cell names: "04: 9-11, 05: 1-8"."""
+    found = re.findall(r"(\d\d): (\d+)-(\d+)", cell)
+    return [(deck, place) for deck, a, b in found for place in range(int(a), int(b) + 1)]
+
+
 def slides_min(cell: str) -> int:
-    """The minutes of some slides by their notes: "04: 9-11, 05: 1-8"."""
+    """The minutes of these slides by their notes."""
     found = 0
-    for deck, first, last in re.findall(r"(\d\d): (\d+)-(\d+)", cell):
+    for deck, place in slides_of(cell):
         notes = (LESSONS / "slides" / f"{deck}.md").read_text()
-        found += sum(map(int, re.findall(r"^(\d+) min\.", notes, re.M)[int(first) - 1 : int(last)]))
+        found += int(re.findall(r"^(\d+) min\.", notes, re.M)[place - 1])
     return found
 
 
@@ -155,12 +161,40 @@ def test_the_meetings_of_four_weeks_add_up():
         assert sum(map(int, items.values())) == int(row[3]) == 50, row
         slides = [int(count) for what, count in items.items() if "slides" in what]
         assert sum(slides) == slides_min(row[5]), row
-    weeks = [["00", "01"], ["03"], ["04", "05"], ["06"]]
-    home = [sum(minutes(number)[1] for number in week) for week in weeks]
-    said = re.search(r"need (\d+), (\d+), (\d+) and (\d+) minutes", plan).groups()
-    assert home == [*map(int, said)]
+    shown = [slide for row in rows for slide in slides_of(row[5])]
+    decks = {deck: (LESSONS / "slides" / f"{deck}.md").read_text() for deck, _ in shown}
+    count = {deck: len(re.findall(r"^\d+ min\.", text, re.M)) for deck, text in decks.items()}
+    assert shown == [(deck, place) for deck in decks for place in range(1, count[deck] + 1)]
     extra = re.search(r"07\.py` is\nleft out: (\d+) marks and (\d+) minutes", plan).groups()
     assert (points("07"), minutes("07")[1]) == tuple(map(int, extra))
+
+
+def test_no_answer_is_shown_before_its_run():
+    """A slide that a run comes before follows a yellow one, which asks."""
+    for line in (LESSONS / "teaching" / "plans.md").read_text().splitlines():
+        for place in map(int, re.findall(r"before slide (\d+)", line)):
+            deck = next(deck for deck, shown in slides_of(line.split("|")[5]) if shown == place)
+            slides = (LESSONS / "slides" / f"{deck}.md").read_text().split("\n---\n")
+            assert "_class: question" in slides[place - 1], line
+
+
+def test_the_home_work_and_the_hours_of_four_weeks_add_up():
+    """Reading by the modules' lines, within 3 minutes; the teacher's minutes by their products."""
+    plan = (LESSONS / "teaching" / "plans.md").read_text().split("\n## ")[3]
+    rows = re.findall(r"^\| \d \| `(.+?)` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", plan, re.M)
+    weeks = [["00", "01"], ["03"], ["04", "05"], ["06"]]
+    assert len(rows) == len(weeks)
+    for week, (module, *said) in zip(weeks, rows):
+        reading, exercises, page, total = map(int, said)
+        lines = len((LESSONS.parent / "refgf" / module).read_text().splitlines())
+        assert abs(reading - lines / 5) <= 3, module
+        assert exercises == sum(minutes(number)[1] for number in week)
+        assert total == reading + exercises + page
+    hours = re.findall(r"\| (\d+) x (\d+)(?: / (\d+))? = (\d+) \|", plan)
+    assert len(hours) == 5
+    assert all(int(a) * int(b) == int(c or 1) * int(d) for a, b, c, d in hours)
+    total_min = sum(int(each[3]) for each in hours)
+    assert round(total_min / 60) == int(re.search(r"That is (\d+) hours", plan)[1])
 
 
 def points(number: str) -> int:
@@ -172,6 +206,8 @@ def test_the_marks_of_the_plans_add_up():
     """Marks stand behind the first mention of a student's file, their sum above the table."""
     text = (LESSONS / "teaching" / "plans.md").read_text()
     _, _, two, four, seven = text.split("\n## ")
+    firsts = sum(exercises_of(n)[0].points for n in re.findall(r"student/(\d\d)\.py` \|", four))
+    assert f"(marks - {firsts}) / (106 - {firsts})" in four
     for plan in (two, four):
         marks = re.findall(r"student/(\d\d)\.py` \| (\d+) \|", plan)
         assert len(marks) >= 3
