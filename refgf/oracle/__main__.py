@@ -207,7 +207,7 @@ def grade(options: Options) -> int:
     """Marks for students' files."""
     from refgf.oracle.foreign.report import unsafe
     from refgf.oracle.grade import report
-    from refgf.oracle.grade.marking import STILL_OPEN, in_short
+    from refgf.oracle.grade.marking import STILL_OPEN, answered, in_short
     from refgf.oracle.grade.marking import grade as grade_file
     from refgf.oracle.grade.sandbox import workers
     from refgf.oracle.judge.report import require_writable
@@ -227,7 +227,8 @@ def grade(options: Options) -> int:
         found = [report.as_data(marks, options.lesson, file) for file, marks in rows]
         Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
     if options.csv:
-        Path(options.csv).write_text(report.as_csv(rows, in_short(options.lesson), options.seed))
+        table = [(file, marks, answered(Path(file))) for file, marks in rows]
+        Path(options.csv).write_text(report.as_csv(table, in_short(options.lesson), options.seed))
     return 1 if any(mark.points < mark.of for _, marks in rows for mark in marks) else 0
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from refgf.course.autograder import plain
 from refgf.course.build import build
 from refgf.course.lesson import lesson_files
 from refgf.oracle.grade import sandbox
@@ -57,15 +59,15 @@ def require_class(rows: list[list[str]], students: int, texts: list[str]) -> Non
     """A line a student; the marks of equal files are equal, the right ones have all points."""
     header, *lines = rows
     names = [exercise.name for exercise in exercises_of(LESSON)]
-    assert header[1:] == ["points", "of", *names, "not judged", "lesson", "seed"]
+    assert header[1:] == ["points", "of", *names, "not judged", "answers", "lesson", "seed"]
     assert len(lines) == students and {tuple(line[-2:]) for line in lines} == {(LESSON, str(SEED))}
     by_file = {}
     for line in lines:
         kind = int(Path(line[0]).stem.removeprefix("student")) % len(texts)
         assert by_file.setdefault(kind, line[1:]) == line[1:]
-        assert int(line[1]) == sum(map(int, line[3:-3])) <= int(line[2])
+        assert int(line[1]) == sum(map(int, line[3:-4])) <= int(line[2])
     assert by_file[0][0] == by_file[0][1] and int(by_file[3][0]) == 0
-    assert (by_file[0][-3], by_file[3][-3]) == ("", "no import")
+    assert (by_file[0][-4], by_file[3][-4]) == ("", "no import")
     assert int(by_file[2][0]) < int(by_file[0][0])
 
 
@@ -84,8 +86,8 @@ def test_a_class_of_40_in_four_minutes(tmp_path):
         require_class(list(csv.reader(file)), STUDENTS, texts)
     told = {}
     for i in range(STUDENTS):  # the sentences are equal, too
-        text = (tmp_path / "marks" / f"student{i:03}.txt").read_text()
-        assert told.setdefault(i % len(texts), text) == text
+        first, _, text = (tmp_path / "marks" / f"student{i:03}.txt").read_text().partition("\n")
+        assert told.setdefault(i % len(texts), text) == text and first.startswith("student")
 
 
 def test_a_small_class_with_the_command_of_the_oracle(tmp_path):
@@ -117,12 +119,52 @@ def test_a_row_says_why_nothing_was_judged():
 
     def row(*sentences):
         marks = [no_points(each, said) for each, said in zip(exercises, sentences)]
-        return next(reversed(list(csv.reader(as_csv([("a.py", marks)], "03v7", 5).splitlines()))))
+        return next(
+            reversed(list(csv.reader(as_csv([("=a.py", marks, "03")], "03v7", 5).splitlines())))
+        )
 
     ended = "did not end within 15 s, for pool_slices([1])"
     wrong = "for pool_slices([1]): got [1]; wanted [[0, 1]]"
-    assert row(*["cannot be imported: SyntaxError"] * 4)[-3:] == ["no import", "03v7", "5"]
-    assert row(ended, wrong, wrong, "not written")[-3] == (
+    assert row(*["cannot be imported: SyntaxError"] * 4)[-4:] == ["no import", "03", "03v7", "5"]
+    assert row(ended, wrong, wrong, "not written")[-4] == (
         f"{exercises[0].name}: hung; {exercises[3].name}: not written"
     )
-    assert row(*[wrong] * 4)[-3] == ""
+    assert row(*[wrong] * 4)[-4] == "" and row(*[wrong] * 4)[0] == "'=a.py"
+
+
+def test_no_entry_vanishes_and_no_marks_are_lost(tmp_path, monkeypatch, capsys):
+    group, output = tmp_path / "class", tmp_path / "marks"
+
+    def grade(lesson, **entries):
+        shutil.rmtree(group, ignore_errors=True)
+        group.mkdir()
+        for name, text in entries.items():
+            (group / name.replace("_", ".", 1)).write_text(text)
+        (group / ".DS_Store").touch()
+        (group / "__MACOSX").mkdir()
+        monkeypatch.setattr(plain, "settings", lambda: (lesson, SEED))
+        monkeypatch.setattr(sys, "argv", ["grade.py", str(group), "--output", str(output)])
+        return plain.main(), *capsys.readouterr()
+
+    text = lesson_files("03v7").starter.read_text()
+    others = {"zoe_zip": "", "xenia_PY": text}
+    ended, out, _ = grade("03", anna_py=text, **others)
+    assert ended == 0 and out.startswith("3 students: ")
+    assert "neither a folder nor a file NAME.py: " in out and out.count(f"{group}/") == 2
+    assert f"{group / 'zoe.zip'}" in out and f"{group / 'xenia.PY'}" in out
+    assert "do not answer lesson 03 as published: anna (03v7)\n" in out
+    rows = {row["student"]: row for row in csv.DictReader((output / "marks.csv").open())}
+    assert {name: row["not judged"] for name, row in rows.items() if row["points"] == "0"} == {
+        "zoe.zip": "no file",
+        "xenia.PY": "no file",
+    }
+    assert [row["answers"] for row in rows.values()] == ["03v7", "", ""]
+    first = (output / "anna.txt").read_text().splitlines()[0]
+    assert first == "anna: lesson 03 as published. This file answers variant 7 of lesson 03"
+    before = (output / "marks.csv").read_bytes()
+    for lesson, entries in (("03", {"bob_py": text}), ("03v7", {"anna_py": text, **others})):
+        ended, _, said = grade(lesson, **entries)
+        assert ended == 2 and f"next: --output {output}-{lesson}" in said
+        assert (output / "marks.csv").read_bytes() == before
+    ended, out, _ = grade("03", anna_py=text, bob_py=text, **others)  # late ones
+    assert ended == 0 and out.startswith("4 students: ")

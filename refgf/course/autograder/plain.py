@@ -2,11 +2,12 @@
 
     python grade.py SUBMISSIONS [--output marks]
 
-SUBMISSIONS has a file NAME.py or a folder NAME with the lesson's file for each student. A link is
-no submission, because it could name any file.
+SUBMISSIONS has a file NAME.py or a folder NAME with the lesson's file for each student. Any other
+entry has a line without points, too. So has a link, because it could name any file.
 """
 
 import argparse
+import csv
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,13 +15,15 @@ from pathlib import Path
 from refgf.course.autograder.submission import (
     exercises,
     marks_of_file,
-    marks_of_folder,
     settings,
+    submitted_file,
 )
 from refgf.oracle.grade.mark import Mark
-from refgf.oracle.grade.marking import no_points
-from refgf.oracle.grade.report import as_csv, as_text
+from refgf.oracle.grade.marking import answered, in_words, no_points
+from refgf.oracle.grade.report import as_csv, as_text, cell
 from refgf.oracle.grade.sandbox import workers
+
+Row = tuple[str, list[Mark], str]  # the student, the marks, the lesson that the file answers
 
 
 def main() -> int:
@@ -28,31 +31,41 @@ def main() -> int:
     parser.add_argument("submissions", type=Path, help="a folder: NAME.py, or NAME/ with a file")
     parser.add_argument("--output", type=Path, default=Path("marks"), help="default: marks")
     options = parser.parse_args()
+    table, (lesson, seed) = options.output / "marks.csv", settings()
+    rows: list[Row] = []
     try:
-        students, rows = submissions(options.submissions), []
+        students = submissions(options.submissions)
+        require_same_class(table, lesson, students)
         options.output.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(workers()) as pool:
-            for name, marks in pool.map(marked_student, students):
-                rows.append((name, marks))
-                (options.output / f"{name}.txt").write_text(as_text(marks) + "\n")
+            for row in pool.map(marked_student, students):
+                rows.append(row)
+                (options.output / f"{row[0]}.txt").write_text(text_of(row, lesson))
     except ValueError as error:
         print(f"grade.py: {error}", file=sys.stderr)
         return 2
-    table = as_csv(rows, *settings()).replace("file,", "student,", 1)
-    (options.output / "marks.csv").write_text(table)
-    print(f"{len(rows)} students: {options.output / 'marks.csv'}, and a text file for each")
+    table.write_text(as_csv(rows, lesson, seed).replace("file,", "student,", 1))
+    print(f"{len(rows)} students: {table}, and a text file for each")
+    for said, names in (
+        ("no points, neither a folder nor a file NAME.py", map(str, unread(students))),
+        (f"these do not answer {in_words(lesson)}", strangers(rows, lesson)),
+    ):
+        if found := ", ".join(names):
+            print(f"{said}: {found}")
     return 0
 
 
 def submissions(folder: Path) -> list[Path]:
-    """The students' files and folders, by name. ValueError if there are none."""
+    """The entries of a folder, by name: one a student. ValueError if there are none.
+
+    What a system adds is none of them: .DS_Store, __MACOSX.
+    """
     found = sorted(folder.glob("*"), key=name_of) if folder.is_dir() else []
-    found = [path for path in found if path.is_dir() or path.suffix == ".py"]
-    found = [path for path in found if path.name[0] not in "._" and not path.is_symlink()]
+    found = [path for path in found if not path.name.startswith((".", "__"))]
     names = [name_of(path) for path in found]
-    if not found or len(set(names)) < len(names):
+    if len(unread(found)) == len(found) or len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
-        got = f"{', '.join(twice)} twice" if found else "no submission"
+        got = f"{', '.join(twice)} twice" if twice else "no submission"
         raise ValueError(
             f"got {got} in {folder}; wanted a folder with one file NAME.py or one folder NAME for "
             "each student; next: check the path"
@@ -60,16 +73,70 @@ def submissions(folder: Path) -> list[Path]:
     return found
 
 
+def unread(students: list[Path]) -> list[Path]:
+    """Those that are neither a folder nor a Python file."""
+    return [
+        path
+        for path in students
+        if path.is_symlink() or not (path.is_dir() or path.suffix == ".py")
+    ]
+
+
+def require_same_class(table: Path, lesson: str, students: list[Path]) -> None:
+    """ValueError if an earlier table would lose marks: of others, or of another lesson."""
+    if not table.is_file():
+        return
+    with table.open(newline="") as file:
+        earlier = list(csv.DictReader(file))
+    others = {row.get("student", "") for row in earlier} - {
+        cell(name_of(path)) for path in students
+    }
+    lessons = {row.get("lesson", "") for row in earlier} - {lesson}
+    if others or lessons:
+        raise ValueError(
+            f"got {table}, which has marks of {', '.join(sorted(lessons | others))}; wanted a "
+            f"folder for these students and {lesson} only; next: --output {table.parent}-{lesson}, "
+            "or another new folder"
+        )
+
+
 def name_of(path: Path) -> str:
     return path.name.removesuffix(".py")
 
 
-def marked_student(path: Path) -> tuple[str, list[Mark]]:
+def marked_student(path: Path) -> Row:
+    """A row. What has no file to mark gets no points."""
     lesson, seed = settings()
     try:
-        if path.is_dir():
-            return name_of(path), marks_of_folder(path, lesson, seed)[0]
-        return name_of(path), marks_of_file(path, lesson, seed)
+        file = file_of(path, lesson)
+    except ValueError as error:
+        return without_points(path, lesson, str(error))
+    try:
+        return name_of(path), marks_of_file(file, lesson, seed), answered(file)
     except OSError as error:
-        reason = f"could not be read: {error}"
-        return name_of(path), [no_points(exercise, reason) for exercise in exercises(lesson)]
+        return without_points(path, lesson, f"could not be read: {error}")
+
+
+def file_of(path: Path, lesson: str) -> Path:
+    """The file of a student's entry. ValueError if there is none."""
+    if unread([path]):
+        raise ValueError(
+            f"submission: got {path.name}; wanted a file NAME.py, or a folder NAME with "
+            f"{lesson}.py, and no link; next: unpack or rename it"
+        )
+    return submitted_file(path, lesson) if path.is_dir() else path
+
+
+def without_points(path: Path, lesson: str, why: str) -> Row:
+    return name_of(path), [no_points(exercise, why) for exercise in exercises(lesson)], ""
+
+
+def text_of(row: Row, lesson: str) -> str:
+    """A student's page. Its first line says whose marks these are, and by which rules."""
+    name, marks, theirs = row
+    other = f". This file answers {in_words(theirs)}" if theirs not in ("", lesson) else ""
+    return f"{name}: {in_words(lesson)}{other}\n{as_text(marks)}\n"
+
+
+def strangers(rows: list[Row], lesson: str) -> list[str]:
+    return [f"{name} ({theirs})" for name, _, theirs in rows if theirs not in ("", lesson)]

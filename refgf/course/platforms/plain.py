@@ -18,9 +18,11 @@ def install(lesson: LessonFiles) -> str:
    download of most learning platforms already has one of these forms.
 3. With Python 3.11 or newer and NumPy 2:
 
-       python autograder/grade.py SUBMISSIONS --output marks
+       python autograder/grade.py SUBMISSIONS --output marks-{lesson.number}
 
-   `marks/marks.csv` has a line for each student; `marks/NAME.txt` has the sentences for one.
+   `marks.csv` there has a line for each student; `NAME.txt` has the sentences for one. The column
+   `answers` says which lesson a file's first lines name: another group's file says another one.
+   A folder with the marks of other students or of another lesson is refused.
 
 Each file runs in processes of its own, with limits on time and memory. On Linux it cannot read
 your files or `autograder/`, write files, use the network, or start processes (*Limits*, below). On

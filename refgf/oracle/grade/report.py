@@ -63,16 +63,23 @@ def unjudged(marks: list[Mark]) -> str:
     return "; ".join(f"{name}: {why}" for name, why in found.items())
 
 
-def as_csv(rows: list[tuple[str, list[Mark]]], lesson: str, seed: int | None) -> str:
+def as_csv(rows: list[tuple[str, list[Mark], str]], lesson: str, seed: int | None) -> str:
     """A line a file: name, total, the points of each exercise, and how it was marked.
 
-    lesson: 03v7 for a variant. seed: of the hidden cases, None without any.
+    The third of a row: the lesson that the file says it answers, "" if it says none. lesson: 03v7
+    for a variant. seed: of the hidden cases, None without any.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = [mark.name for mark in rows[0][1]] if rows else []
-    writer.writerow(["file", "points", "of", *names, "not judged", "lesson", "seed"])
-    for file, marks in rows:
+    writer.writerow(["file", "points", "of", *names, "not judged", "answers", "lesson", "seed"])
+    for file, marks, answers in rows:
         points = (mark.points for mark in marks)
-        writer.writerow([file, *totals(marks), *points, unjudged(marks), lesson, seed])
+        how = (unjudged(marks), answers, lesson, seed)
+        writer.writerow([cell(file), *totals(marks), *points, *how])
     return out.getvalue()
+
+
+def cell(name: str) -> str:
+    """A name that a spreadsheet does not take for a formula."""
+    return "'" + name if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
