@@ -119,8 +119,15 @@ def there_and_back(function):
 
 
 COSTS = "A call of m bytes takes a + b m seconds."
-FREE = {COSTS: "A call of m bytes takes a + b m seconds, the first one only b m.\n   "}
-TWICE = {COSTS: "A call of m bytes takes 2 a + b m seconds."}
+EVERY = "every call pays the latency a, not each step once"
+FREE = {
+    COSTS: "A call of m bytes takes a + b m seconds, the first one only b m.\n   ",
+    EVERY: "every call after the first pays the latency a, and a step without calls pays none",
+}
+TWICE = {
+    COSTS: "A call of m bytes takes 2 a + b m seconds.",
+    EVERY: "every call pays the latency a twice, not each step once",
+}
 
 CHANGES["03"] = [
     [[], [Change(SUMS_03, "here the last gradient lies first", last_first, turned, TURNED)]],
