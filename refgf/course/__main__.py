@@ -5,12 +5,15 @@ import refgf.interrupt  # noqa: F401  first
 # isort: split
 
 import argparse
+import os
 import sys
 
 from refgf.course.build import build, build_for_students, seed_of
 from refgf.course.package import ARCHIVE
 from refgf.course.platforms import PLATFORMS
 from refgf.course.similar import report
+from refgf.oracle.grade.marking import divided
+from refgf.oracle.spec.change import alike, rules
 
 
 def parser() -> argparse.ArgumentParser:
@@ -61,6 +64,12 @@ def run_build(options: argparse.Namespace) -> None:
         f"{folder}: starter/ for students, autograder/ for {options.platform}, instructor/ for you"
     )
     print(f"hidden cases: seed {seed_of(folder)}; --seed gives another one")
+    number, variant = divided(lesson)
+    if variant:
+        print(f"the rules of {lesson}: {'; '.join(rules(number, int(variant)))}")
+        if same := alike(number, int(variant)):
+            others = ", ".join(f"{number}v{each}" for each in same)
+            print(f"the same rules as {others}: for another group take another number")
     print(f"next: {folder / 'instructor' / 'README.md'} says how to install it")
 
 
@@ -72,6 +81,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader wants no more; the interpreter must not flush at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
     except (ValueError, OSError) as error:
         print(f"refgf.course: {error}", file=sys.stderr)
         return 2

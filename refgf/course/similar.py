@@ -112,6 +112,8 @@ def report(lesson: str, paths: list[str], most: int) -> str:
     starter = words("", found.starter.read_text(), {}).runs
     files, unread = [words(ANSWERS, found.answers.read_text(), starter)], []
     for path in paths:
+        if Path(path).is_dir():
+            raise ValueError(f"similar: got the folder {path}; wanted files; next: {path}/*.py")
         try:
             files.append(words(path, Path(path).read_text(), starter))
         except (SyntaxError, UnicodeDecodeError):

@@ -1,6 +1,9 @@
 """Two submissions: what a copy keeps after renaming and moving, and what two people share."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from refgf.course import similar
@@ -73,6 +76,19 @@ def test_the_report(tmp_path, capsys):
         main(["similar", "03", files[2]]) == 2 and "wanted submissions" in capsys.readouterr().err
     )
     assert main(["similar", "77", *files]) == 2
+    capsys.readouterr()
+    assert main(["similar", "03", str(tmp_path)]) == 2
+    assert f"; wanted files; next: {tmp_path}/*.py" in capsys.readouterr().err
+
+
+def test_a_reader_who_wants_no_more(tmp_path):
+    (tmp_path / "a.py").write_text(ANSWERS)
+    command = [sys.executable, "-m", "refgf.course", "similar", "03", str(tmp_path / "a.py")]
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, cwd=ROOT, timeout=60)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (2, b"")
 
 
 def test_a_group_is_one_entry_and_what_is_not_shown_is_counted(tmp_path, capsys):

@@ -11,7 +11,7 @@ from refgf.course.build import build
 from refgf.course.lesson import lesson_files
 from refgf.oracle.grade.marking import answered, grade, mark, parts
 from refgf.oracle.grade.trusted import Trusted, costs
-from refgf.oracle.spec.change import CHANGES, chosen
+from refgf.oracle.spec.change import CHANGES, alike, chosen, rules
 from refgf.oracle.spec.exercise import PUBLIC_SEED, Exercise
 
 SEED = 4711
@@ -75,6 +75,33 @@ def test_the_starter_says_all_rules(name):
         assert example not in published or exercise.name == "sum_calls", example
 
 
+def test_numbers_that_choose_alike_are_found():
+    """What students read and write is alike, but for the name; of other numbers it is not."""
+
+    def text(number):
+        files = lesson_files(f"03v{number}")
+        both = files.starter.read_text() + files.answers.read_text()
+        return both.replace(files.number, "03vN")
+
+    for number in (0, 11, 14):
+        wanted = [n for n in range(number) if text(n) == text(number)]
+        assert alike("03", number) == wanted
+    assert alike("03", 11) == [10] and alike("03", 11, 0) == [] and len(rules("03", 11)) == 3
+
+
+def test_sentences_follow_what_a_call_costs():
+    def sentences(name):
+        return [mistake.sentence for mistake in lesson_files(name).exercises[3].mistakes]
+
+    assert rules("03", 11)[1] == "here the first call pays no latency"
+    assert rules("03", 1)[1] == "here each call pays a twice"
+    published = sentences("03")[0]
+    assert published.startswith("every call pays")
+    assert published not in sentences("03v11") + sentences("03v1")
+    assert sentences("03v11")[0].startswith("every call after the first pays the latency")
+    assert sentences("03v1")[0].startswith("every call pays the latency a twice")
+
+
 @pytest.mark.parametrize(
     "asked, said",
     [
@@ -106,6 +133,8 @@ def test_a_package_of_a_variant(tmp_path, capsys, monkeypatch):
     name = "03v7"
     arguments = ["build", "03", "--variant", "7", "--for", "plain", "--output", str(tmp_path)]
     assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert all(change.says in printed for change in chosen("03", 7))
     assert (tmp_path / "starter" / f"{name}.py").is_file()
     assert f"grade {name} {name}.py" in (tmp_path / "starter" / "README.md").read_text()
     page = (tmp_path / "instructor" / "README.md").read_text()

@@ -63,6 +63,17 @@ def chosen(lesson: str, number: int) -> list[Change]:
     return [change for changes in picked for change in changes]
 
 
+def rules(lesson: str, number: int) -> list[str]:
+    """What the number chooses, a sentence a rule."""
+    return list(dict.fromkeys(change.says for change in chosen(lesson, number)))
+
+
+def alike(lesson: str, number: int, most: int = 100) -> list[int]:
+    """Of the `most` numbers below this one, those that choose the same rules."""
+    mine = rules(lesson, number)
+    return [n for n in range(max(0, number - most), number) if rules(lesson, n) == mine]
+
+
 def changed(exercise: Exercise | Collective, changes: list[Change]) -> Exercise | Collective:
     """The exercise by the new rules; a collective takes one."""
     mine = [change for change in changes if change.exercise is exercise]
