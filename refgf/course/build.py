@@ -11,7 +11,7 @@ from refgf.course.lesson import LESSONS, LessonFiles, lesson_files
 from refgf.course.package import ARCHIVE, archive, zipped
 from refgf.course.platforms import PLATFORMS
 from refgf.oracle.foreign.closure import closure
-from refgf.oracle.grade.marking import lessons, module_of
+from refgf.oracle.grade.marking import divided, lessons, module_of
 from refgf.oracle.grade.report import totals
 
 MADE = ".refgf-course"  # lists the files of a build, so that the next one may replace them
@@ -105,7 +105,10 @@ def remove_earlier_build(target: Path) -> None:
 def starter(lesson: LessonFiles) -> dict[str, bytes]:
     """What students get."""
     words = lesson.words()
-    table = ["", "## Words", "", "| word | what it means | first met in |", "|---|---|---|", *words]
+    head = ["", "## Words", ""]
+    if divided(lesson.number)[1]:
+        head += [f"As in the published lesson. Where `{lesson.number}.py` differs, it counts.", ""]
+    table = [*head, "| word | what it means | first met in |", "|---|---|---|", *words]
     text = "\n".join([*table, ""]) if words else ""
     extra = "" if lesson.page.is_file() else UNPUBLISHED.format(number=lesson.number)
     readme = STARTER.format(title=lesson.title, number=lesson.number, unpublished=extra, words=text)

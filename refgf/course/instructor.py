@@ -44,7 +44,8 @@ be repeated:
 
     python -m refgf.course build {number} --for {platform} --seed {seed}
 
-A build into the same folder keeps the seed. For a new term give another one with `--seed`.
+A build into the same folder keeps the seed; one for another platform draws its own. So give the
+same `--seed` to all platforms of a class, and another one in a new term.
 
 ## Limits
 
@@ -71,7 +72,8 @@ definitions, which are public; no test detects a copy of them.
 without answers, solutions and pages for teachers. It marks on the student's own machine, so it has
 `refgf/oracle/spec`: each exercise's definition and typical mistakes as code, of another form than
 the answers'. And the project is public. `--variant N` asks by other rules, so that the published
-answers get few marks. The other rules are public, too: change N each year.
+answers get few marks. The other rules are public, too, and so is the command that writes the
+answers to each N: change N each year, and talk five minutes with each student about their code.
 """
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from refgf.course.__main__ import main
 from refgf.course.autograder.submission import marks_of_file
-from refgf.course.build import build
-from refgf.course.lesson import lesson_files
+from refgf.course.build import build, starter
+from refgf.course.lesson import LESSONS, lesson_files
 from refgf.oracle.grade.marking import answered, grade, mark, parts
 from refgf.oracle.grade.trusted import Trusted, costs
 from refgf.oracle.spec.change import CHANGES, alike, chosen, rules
@@ -89,6 +89,15 @@ def test_numbers_that_choose_alike_are_found():
     assert alike("03", 11) == [10] and alike("03", 11, 0) == [] and len(rules("03", 11)) == 3
 
 
+def test_the_page_says_what_a_neighbours_variant_gets():
+    """And the answers that the public project writes for a variant get all points."""
+    page = (LESSONS / "teaching" / "README.md").read_text()
+    asked = lesson_files("03v1")
+    found = points(runpy.run_path(str(lesson_files("03v3").answers)), asked)
+    assert f"those of 03v3 get {found} of {asked.points} as 03v1" in page
+    assert alike("03", 11) == [10] and "10 and 11 in lesson 03 for example" in page
+
+
 def test_sentences_follow_what_a_call_costs():
     def sentences(name):
         return [mistake.sentence for mistake in lesson_files(name).exercises[3].mistakes]
@@ -136,7 +145,10 @@ def test_a_package_of_a_variant(tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert all(change.says in printed for change in chosen("03", 7))
     assert (tmp_path / "starter" / f"{name}.py").is_file()
-    assert f"grade {name} {name}.py" in (tmp_path / "starter" / "README.md").read_text()
+    readme, published = (tmp_path / "starter" / "README.md").read_text(), lesson_files("03")
+    assert f"grade {name} {name}.py" in readme
+    assert f"Where `{name}.py` differs, it counts." in readme.partition("## Words")[2]
+    assert b"differs, it counts" not in starter(published)["README.md"]
     page = (tmp_path / "instructor" / "README.md").read_text()
     assert "as in the published exercise; here" in page and f"build {name} --for plain" in page
     assert build(name, "plain", None, str(tmp_path)) == tmp_path
