@@ -244,7 +244,10 @@ def test_drawings_and_figures_fit_the_scheme(address, browser):
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         ground = [int(each) for each in re.findall(r"\d+", background)]
         for i in range(2):
-            shot = io.BytesIO(page.locator("main img").nth(i).screenshot())
+            shown = page.locator("main img").nth(i)
+            shown.scroll_into_view_if_needed()
+            shown.evaluate("image => image.decode()")  # it is loaded when it comes into view
+            shot = io.BytesIO(shown.screenshot())
             pixels = image.open(shot).convert("RGB")
             corner = pixels.getpixel((3, 3))
             assert max(abs(a - b) for a, b in zip(corner, ground)) < 8, (scheme, corner)
