@@ -186,7 +186,7 @@ def answer(r: dict) -> str:
     most = f"{best.strip('+ ')}, by {seconds(gain_s / here['dilation'])}" if gain_s > 0 else "none"
     alike = where(r["places"].values(), network=here["network"], like=here["like"])
     control, name = above_100(alike) if kept > 1 else (0.0, "")
-    as_much = f" ({name.strip('+ ')}, all weights: {control:.0%})" if control else ""
+    as_much = f" ({name.strip('+ ')}: {control:.0%})" if control else ""
     return f"{most}; in the end {kept:.0%} efficiency{as_much}"
 
 
