@@ -287,9 +287,12 @@ def test_the_command(tmp_path):
     )
     lines = (tmp_path / "c.csv").read_text().splitlines()
     names = ["ring_cost", "allreduce", "ring_seconds"]
-    assert lines[0] == f"file,points,of,slices,{','.join(names)},not judged,lesson,seed"
+    assert lines[0] == f"file,points,of,slices,{','.join(names)},not judged,answers,lesson,seed"
     unwritten = "; ".join(f"{name}: not written" for name in names)
-    assert lines[1:] == [f"{STARTER},3,19,3,0,0,0,{unwritten},01,", f"{ANSWERS},19,19,3,5,8,3,,01,"]
+    assert lines[1:] == [
+        f"{STARTER},3,19,3,0,0,0,{unwritten},01,01,",
+        f"{ANSWERS},19,19,3,5,8,3,,01,01,",
+    ]
     assert both.returncode == 1
     assert "3 of 19 points (16%)" in both.stdout and "19 of 19 points (100%)" in both.stdout
     assert max(map(len, both.stdout.splitlines())) <= 100
