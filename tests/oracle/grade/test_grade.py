@@ -421,3 +421,10 @@ def test_a_sandbox_that_ended_starts_again(tmp_path):
 )
 def test_a_value_is_shown_whole_or_by_its_size(value, shown):
     assert brief(value) == shown and len(shown) <= SHOWN
+
+
+@pytest.mark.parametrize("lesson", ["all", "foo", "", "v7", "03x", "03v", "03v7x"])
+def test_a_name_without_a_lessons_number_is_refused(lesson):
+    """Not read as lesson 00, nor as the published lesson."""
+    with pytest.raises(ValueError, match=f"got lesson '{lesson}'; wanted one of 00"):
+        marking.exercises_of(lesson)
