@@ -91,7 +91,7 @@ def draw_curves(axis, points: list[dict]) -> None:
 def above_100(point: dict, off_s: float) -> str:
     """What an efficiency above 100 % is, and whether that one is measured."""
     measured = any(row["timing"]["median_s"] < off_s for row in point["rows"])
-    return f"{'' if measured else 'dashed '}above 100 %: shorter than without exchange"
+    return f"{'' if measured else 'dashed '}above 100 %: faster than no exchange"
 
 
 # ---- this machine as a cluster ----

@@ -99,11 +99,16 @@ def _first_difference(members: dict[int, list[CollectiveCall]], ended: set[int])
 
 
 def _described(members: dict[int, list[CollectiveCall]], number: int) -> str:
-    """The rank with fewest ranks of its kind, and another one."""
+    """The rank with fewest ranks of its kind, and another one: of those that call, if they differ.
+
+    A rank without this call may still make it.
+    """
     kinds: dict[tuple, list[int]] = {}
     for rank, own in members.items():
         call = own[number] if number < len(own) else None
         kinds.setdefault((call.operation, call.of, call.step) if call else (), []).append(rank)
+    if len(kinds) > 2:
+        kinds.pop((), None)
     first, *_, last = sorted(kinds.values(), key=lambda ranks: (-len(ranks), ranks))
     texts = []
     for rank in (last[0], first[0]):
