@@ -88,3 +88,26 @@ def epoch(
     Hint: a dict {batch of receipt: (sum, batches since it was sent)} holds what is in flight.
     """
     raise NotImplementedError
+
+
+# Exercise 5 (easy, 15 minutes)
+def outer_step(
+    start: np.ndarray, v: np.ndarray, ws: np.ndarray, rate: float, momentum: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """(start, v) after an outer step of DiLoCo. float64 (n,) each
+
+    start: the parameters of all nodes after the last outer step. v: the outer velocity.
+    ws: (m, n), those of each node now, H steps of its own later.
+
+    d is the mean over the nodes of start - w. It points where a gradient would.
+    The velocity becomes momentum * v + d.
+    Nesterov's step: start - rate * (d + momentum * v), with the new v.
+
+    outer_step([1, 1], [0, 0], [[0, 2], [0, 0]], 1.0, 0.0) -> ([0, 1], [1, 0])
+    outer_step([1], [2], [[0]], 0.5, 0.5) -> ([0], [2])
+
+    Rate 1 without momentum is the mean of the nodes: local SGD.
+
+    Hint: compute the new v before the new start.
+    """
+    raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Lesson 13 with --mine: the nodes' drift in your epoch, your sums and your merge."""
+"""Lesson 13 with --mine: nodes' drift in your epoch, your sums, your merge, your outer steps."""
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from kit.mine import Yours
 SETTINGS = {"B = 1, W = 0": (1, 0), "B = 1, W = 1": (1, 1), "B = 4, W = 1": (4, 1)}
 SETTINGS |= {"B = 4, W = 3": (4, 3), "B = 8, W = 8": (8, 8)}
 BATCHES, NODES, RANKS, N, RATE = 20, 4, 2, 1000, 0.1
+H, OUTER_RATE, OUTER_MOMENTUM, OUTER_STEPS = 8, 0.7, 0.9, 12  # those of the lesson
 
 
 def measure(run: kit.Run, found: dict) -> list[dict]:
@@ -51,7 +52,25 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
             )
             title, at = f"Nodes apart after each batch, {name}", ("batch", range(BATCHES))
             series.append(mine.series("epoch", title, at, *both))
+    if "outer_step" in mine:
+        points = own[0, :NODES]
+        both = (distances(take, points) for take in mine.pair("outer_step"))
+        title, at = f"From the best parameters, H = {H}", ("outer steps", range(1, 1 + OUTER_STEPS))
+        series.append(mine.series("outer_step", title, at, *both))
     return series
+
+
+def distances(outer_step, points: np.ndarray) -> list[float]:
+    """How far the start is from the best parameters after each outer step. points: (nodes, n)
+
+    Node i's loss is |w - points[i]|^2 / 2, so the best parameters are the mean of the points.
+    """
+    start, v, found = np.zeros(N), np.zeros(N), []
+    for _ in range(OUTER_STEPS):
+        ws = points + (1 - RATE) ** H * (start - points)  # H steps of rate RATE
+        start, v = outer_step(start, v, ws, OUTER_RATE, OUTER_MOMENTUM)
+        found.append(float(np.linalg.norm(start - points.mean(axis=0))))
+    return found
 
 
 YOURS = Yours(
@@ -60,6 +79,7 @@ YOURS = Yours(
         "global_sums": "how often nodes sum",
         "merge": "what a late sum counts",
         "epoch": "how far nodes drift apart",
+        "outer_step": "how near DiLoCo comes",
     },
     measure,
 )

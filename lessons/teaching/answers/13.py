@@ -30,3 +30,9 @@ def epoch(w, gradients, global_skip, wait, rate):
             ws = merge(ws, in_flight[b][0], nodes, in_flight[b][1])
         states.append(ws)
     return np.array(states)
+
+
+def outer_step(start, v, ws, rate, momentum):
+    d = (start - ws).mean(axis=0)
+    v = momentum * v + d
+    return start - rate * (d + momentum * v), v

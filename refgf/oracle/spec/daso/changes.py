@@ -1,4 +1,6 @@
-"""Other rules for lesson 13: how a wait is written, what a merge is given, whose history counts."""
+"""Other rules for lesson 13: how a wait is written, what a merge is given, whose history counts,
+what an outer step is given or returns.
+"""
 
 import numpy as np
 
@@ -6,6 +8,7 @@ from refgf.oracle.spec.change import CHANGES, Change
 from refgf.oracle.spec.daso.arithmetic import MERGE_13
 from refgf.oracle.spec.daso.batches import SUMS_13
 from refgf.oracle.spec.daso.epoch import EPOCH_13
+from refgf.oracle.spec.diloco.outer import OUTER_13
 
 # ---- how a wait is written ----
 
@@ -87,6 +90,41 @@ START = {
     "    -> (batches + 1, m, n)",
 }
 
+# ---- what an outer step is given, or returns ----
+
+
+def of_their_mean(function):
+    return lambda start, v, mean, *how: function(start, v, mean[None], *how)
+
+
+def given_their_mean(start, v, ws, rate, momentum):
+    return start, v, ws.mean(axis=0), rate, momentum
+
+
+def as_move(function):
+    def outer_step(start, v, ws, rate, momentum):
+        after, velocity = function(start, v, ws, rate, momentum)
+        return after - start, velocity
+
+    return outer_step
+
+
+THEIR_MEAN = {
+    "v: np.ndarray, ws: np.ndarray,": "v: np.ndarray, mean: np.ndarray,",
+    "ws: (m, n), those of each node now, H steps of its own later.": (
+        "mean: (n,), the mean of those that the nodes have now, H steps of their own later."
+    ),
+    "d is the mean over the nodes of start - w.": "d is start - mean.",
+    "d is the mean over the nodes, not their sum": "",
+    "d is start minus w, not w minus start": "d is start minus mean, not mean minus start",
+}
+MOVE = {
+    "(start, v) after an outer step of DiLoCo.": (
+        "(move, v) of an outer step of DiLoCo; start + move is the new start."
+    ),
+    "Nesterov's step: start - rate": "Nesterov's step: move = -rate",
+}
+
 CHANGES["13"] = [
     [
         [Change(SUMS_13, "here the batches that it waits count", as_wait, words=WAIT)],
@@ -99,5 +137,9 @@ CHANGES["13"] = [
     [
         [Change(EPOCH_13, "here each node has its history", node_by_node, words=NODES)],
         [Change(EPOCH_13, "here the start comes with it", with_the_start, words=START)],
+    ],
+    [
+        [Change(OUTER_13, "here their mean is given", of_their_mean, given_their_mean, THEIR_MEAN)],
+        [Change(OUTER_13, "here the move is returned", as_move, words=MOVE)],
     ],
 ]

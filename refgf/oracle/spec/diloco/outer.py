@@ -1,5 +1,6 @@
-"""A21: the outer step of DiLoCo."""
+"""A21: the outer step of DiLoCo; exercise outer_step of lesson 13."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from refgf.oracle.spec.calls import Outputs, same_bits, select
 from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.draw import Draw, pick, random_source
+from refgf.oracle.spec.exercise import Exercise, tenths
 from refgf.oracle.spec.ring import Arrays, ring_allreduce, rounded_fold, shape_says
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement, differs_with
 
@@ -67,6 +69,40 @@ def outer_cases() -> Cases:
     yield case.shows(mean, "the mean of the parameters, in whole numbers")
 
 
+# ---- exercise outer_step ----
+
+
+def outer_steps(*settings: tuple[int, float, float], moving: bool = True) -> Callable:
+    """Cases of nodes, outer rate and outer momentum. moving: the velocity is not 0 before."""
+
+    def cases(random):
+        found = []
+        for nodes, rate, momentum in settings:
+            start, v, *ws = tenths(random, 2 + nodes, 3, dtype=np.float64)
+            found.append(
+                (start, v if moving else np.zeros(3), start + np.array(ws), rate, momentum)
+            )
+        return found
+
+    return cases
+
+
+OUTER_13 = Exercise("13.5", diloco_outer, "outer_step", relative=1e-9)  # sums in any order
+OUTER_13.part(
+    "the first outer step: no velocity before",
+    1,
+    outer_steps((2, 0.7, 0.9), (3, 0.5, 0.5), moving=False),
+)
+OUTER_13.part("rate 1, no momentum", 1, outer_steps((2, 1.0, 0.0), (4, 1.0, 0.0)))
+OUTER_13.part("with a velocity", 2, outer_steps((2, 0.5, 0.5), (3, 0.7, 0.9), (4, 1.0, 0.9)))
+
+
+@OUTER_13.mistake("the mean alone is local SGD: outer rate and outer velocity are left out")
+def mean_alone(start, v, ws, rate=0.7, momentum=0.9):
+    return np.mean(ws, axis=0), v
+
+
+@OUTER_13.mistake("Nesterov's step takes d + momentum * v with the new v: yours is the new v alone")
 @A21.mistake("heavy ball instead of Nesterov: start <- start - rate v")
 def heavy_ball(start, v, ws, rate=0.7, momentum=0.9):
     _, v = diloco_outer(start, v, ws, rate, momentum)
@@ -80,6 +116,7 @@ def old_velocity(start, v, ws, rate=0.7, momentum=0.9):
     return start - kind(rate) * (d + kind(momentum) * v), after
 
 
+@OUTER_13.mistake("d is the mean over the nodes, not their sum")
 @A21.mistake("the sum of the differences is not divided by p")
 def not_divided(start, v, ws, rate=0.7, momentum=0.9):
     kind, d = start.dtype.type, ring_allreduce([start - w for w in ws])[0]
@@ -87,11 +124,13 @@ def not_divided(start, v, ws, rate=0.7, momentum=0.9):
     return start - kind(rate) * (d + kind(momentum) * v), v
 
 
+@OUTER_13.mistake("d is start minus w, not w minus start: your step leads away from the nodes")
 @A21.mistake("the differences have the wrong sign: w - start")
 def wrong_sign(start, v, ws, rate=0.7, momentum=0.9):
     return diloco_outer(start, v, [start + (start - w) for w in ws], rate, momentum)
 
 
+@OUTER_13.mistake("the step is taken from start, not from the mean of the nodes")
 @A21.mistake("the outer step begins at the mean of the parameters, not at the start")
 def from_the_mean(start, v, ws, rate=0.7, momentum=0.9):
     after, v = diloco_outer(start, v, ws, rate, momentum)
@@ -105,6 +144,7 @@ def in_rank_order(start, v, ws, rate=0.7, momentum=0.9):
     return start - kind(rate) * (d / kind(len(ws)) + kind(momentum) * v), v
 
 
+@OUTER_13.mistake("the velocity holds d, not rate * d: the rate is a factor of the step alone")
 @A21.mistake("the velocity holds the rate: v <- m v + rate d")
 def rate_in_the_velocity(start, v, ws, rate=0.7, momentum=0.9):
     kind, d = start.dtype.type, ring_allreduce([start - w for w in ws])[0]
