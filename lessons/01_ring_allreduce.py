@@ -29,11 +29,11 @@ PREDICTION  A message of m bytes takes alpha + beta m. The ring takes 2(p-1) mes
 
                 T(n) = 2(p-1) alpha  +  2 (p-1)/p  4n beta          float32: 4n bytes
 
-            alpha and beta are measured twice, between two ranks and with all ranks busy. The
-            prediction uses the second. It leaves out the additions and the copies in memory.
-            Where ranks share a core, it also leaves out that a rank waits for the core in each
-            step: with --link none the ring may take several times as long ("off by" in the table
-            is |predicted / measured - 1|; above a factor of two, that factor).
+            alpha is the time of an empty message, in a ring of an empty vector: where ranks share
+            cores, it includes a rank's wait for one. beta is measured with messages of 1 and 4 MiB
+            between all neighbours; an idle link may send shorter ones faster. The formula leaves
+            out the additions, which -v measures by themselves. "Off by" in the table is
+            |predicted / measured - 1|; above a factor of two, that factor.
 
 Before you run it, write down: the longest vector has 64 MiB, 65,536 times as many bytes as 1 KiB
 (with --quick 256 KiB, 256 times; with --full 256 MiB). How many times as long does its sum take?

@@ -88,8 +88,8 @@ def percent(share: float) -> str:
 
 
 def times(factor: float) -> str:
-    """1.82 -> '1.82 x'."""
-    return f"{factor:.3g} x"
+    """1.82 -> '1.82 x', 1653 -> '1,650 x'."""
+    return f"{float(f'{factor:.3g}'):,.10g} x"
 
 
 def errors_in_words(pairs) -> str:

@@ -1,8 +1,10 @@
 """What lessons 01, 05, 07 and 08 write into their figures of known numbers."""
 
 from argparse import Namespace
+from unittest.mock import Mock
 
 import matplotlib
+import numpy as np
 import pytest
 
 matplotlib.use("Agg")
@@ -12,9 +14,14 @@ from lab.precision import loss_scales  # noqa: E402
 from lab.precision.claims import CLAIMS  # noqa: E402
 from lab.ring import claims as ring_names  # noqa: E402
 from lab.ring import picture as ring_picture  # noqa: E402
+from lab.ring import times as ring_times  # noqa: E402
 from lab.stack import bars  # noqa: E402
 from lab.stack import claims as stack_claims  # noqa: E402
 from lab.stack import picture as stack_picture  # noqa: E402
+from refgf.comm.ring import ring_allreduce  # noqa: E402
+from refgf.machine import threads  # noqa: E402
+from refgf.machine.trace import TracedComm  # noqa: E402
+from refgf.predict.cost import Link, ring_allreduce_s  # noqa: E402
 
 
 def timing(median_s: float, spread: float = 0.01) -> dict:
@@ -46,6 +53,88 @@ def test_all_that_are_level_overlap_each_other():
     _, (axis,) = axes.frame("a title", 1, 1)
     ring_picture.label_fastest(axis, {"points": points})
     assert set(texts(axis)) == {"fastest at 1 KiB: shared memory and MPI's own (level)"}
+
+
+@pytest.mark.parametrize("p", [2, 3, 8])
+def test_beta_is_that_of_a_link_that_sends_short_messages_faster(p, monkeypatch):
+    """By hand: 30 us a step, 8 ns a byte after the first 256 KiB, which cost nothing."""
+
+    def message(run, nbytes, repeats):
+        return 10e-6 + 8e-9 * max(0, nbytes - 2**18)
+
+    monkeypatch.setattr(ring_times, "ping_pong", message)
+    monkeypatch.setattr(ring_times, "neighbours", message)
+    monkeypatch.setattr(ring_times, "empty_step", lambda *_: 30e-6)
+    links = ring_times.measure_links(Mock(size=p, quick=lambda _, default: default), None)
+    assert [links[name].alpha_s for name in ("pair", "busy")] == pytest.approx([10e-6, 30e-6], 0.01)
+    assert links["busy"].beta_s_per_byte == pytest.approx(8e-9, rel=0.2)
+
+
+@pytest.mark.parametrize("p", [2, 3, 5])
+def test_alpha_is_of_one_message_of_an_empty_ring(p):
+    """A clock that counts messages: one for each step."""
+
+    def body(comm):
+        traced = TracedComm(comm)
+        ring = ring_allreduce(traced)
+
+        def time(function, repeats, warmup):
+            function()
+            return Mock(median_s=float(traced.messages))
+
+        run = Mock(size=p, time=time, xp=np)
+        return ring_times.empty_step(run, ring, 1), traced.bytes
+
+    assert threads.run(p, body) == [(1.0, 0)] * p
+
+
+@pytest.mark.parametrize("p", [1, 3, 7])
+def test_a_ring_adds_all_slices_but_one(p):
+    added = []
+
+    class Vector(np.ndarray):
+        def __setitem__(self, part, values):
+            added.append(len(values))
+            super().__setitem__(part, values)
+
+    zeros = Mock(zeros=lambda n, dtype: np.zeros(n, dtype).view(Vector))
+    run = Mock(size=p, xp=zeros, time=lambda add, repeats: add())
+    ring_times.measure_additions(run, 10)
+    assert len(added) == p - 1 and sum(added) == 10 - -(-10 // p)
+
+
+def test_both_terms_of_the_formula_are_equal_at_the_dotted_line():
+    link, p = Link(30e-6, 8e-9), 5
+    nbytes = ring_picture.equal_bytes({"ranks": p, "busy": vars(link)})
+    elements = round(nbytes / 4)
+    latency_s = ring_allreduce_s(p, elements, 4, Link(link.alpha_s, 0))
+    assert ring_allreduce_s(p, elements, 4, link) == pytest.approx(2 * latency_s, rel=1e-3)
+
+
+@pytest.mark.parametrize("adding_s, said", [(0.5, True), (0.05, False), (None, False)])
+def test_additions_are_named_where_they_are_much(adding_s, said):
+    points = [{"bytes": 2**26, "measured": {ring_names.RING: timing(1.0)}}]
+    adding = {"adding": timing(adding_s)} if adding_s else {}
+    text = ring_picture.additions({"shared memory, 2 cores": {"points": points} | adding})
+    assert ("500 ms of 1 s for 64 MiB (shared memory)" in text) == said == bool(text)
+
+
+@pytest.mark.parametrize("alpha_s, verdict", [(1e-4, claims.HOLDS), (5e-4, claims.FAILS)])
+def test_a_prediction_that_misses_the_short_vectors_is_noticed(alpha_s, verdict):
+    link = Link(1e-4, 8e-9)
+    points = [
+        {
+            "bytes": 4 * n,
+            "predicted_s": ring_allreduce_s(4, n, 4, link),
+            "measured": {ring_names.RING: timing(ring_allreduce_s(4, n, 4, Link(alpha_s, 8e-9)))},
+        }
+        for n in (256, 2**24)
+    ]
+    curve = {"points": points, "ranks": 4, "adding": timing(1e-3)}
+    (claim,) = [each for each in ring_names.CLAIMS if "factor of two" in each.text]
+    assert claims.decide(claim, {"curves": {"emulated cluster": curve}}).verdict == verdict
+    found = claims.decide(claim, {"curves": {"shared memory of one machine": curve}})
+    assert found.verdict == claims.NOT_MEASURED
 
 
 @pytest.mark.parametrize("free", [True, False])

@@ -1,4 +1,4 @@
-"""The figure of lesson 01: time and bus bandwidth against bytes, a column for each place."""
+"""The figure of lesson 01: time against bytes, a panel for each place."""
 
 import math
 import textwrap
@@ -6,7 +6,6 @@ import textwrap
 import kit
 from kit import axes
 from lab.ring.yours import OWN, RING, SHARED, TREE
-from refgf.predict.fit import bus_bandwidth
 
 NAMES = {
     RING: "ring",
@@ -16,34 +15,46 @@ NAMES = {
 }
 TITLE_COLUMNS = 48
 PREDICTED = "ring, predicted from alpha and beta"
-LEGEND_INCHES, LEGEND_COLUMNS = 0.35, 4
+EQUAL = "predicted ring: latency decides left of it, bytes right"
+LEGEND_INCHES, LEGEND_COLUMNS = 0.35, 3
+LABELS = 0.17  # of a panel, at its foot: room for two labels
+MUCH = 0.1  # of the ring's time: what additions may take unsaid
 
 
 def draw(result: dict):
     curves = result["curves"]
-    title = "Lesson 01: a ring allreduce. Where does latency dominate, where bandwidth?"
-    size = (axes.WIDTH_INCHES, 4.5 + 3.5 * (len(curves) > 1))
-    rows, columns = (2, 2) if len(curves) > 1 else (1, 2)
-    figure, panels = axes.frame(title, rows, columns, size)
-    upper, lower = panels[: len(curves)], panels[len(curves) :]
-    for (place, curve), time, bandwidth in zip(curves.items(), upper, lower):
+    title = "Lesson 01: a ring allreduce. Where does latency decide, where do bytes?"
+    figure, panels = axes.frame(title, 1, len(curves), (axes.WIDTH_INCHES, 5.2))
+    for (place, curve), axis in zip(curves.items(), panels):
         ranks = f"{curve['ranks']} rank{'s' * (curve['ranks'] > 1)}"
         where = textwrap.fill(f"{ranks}, {place}", TITLE_COLUMNS)
-        time.set_title(where, fontsize=axes.TEXT_POINTS)
-        draw_times(time, curve)
-        draw_bandwidth(bandwidth, curve)
-    for row in (upper, lower):
-        limits = [axis.get_ylim() for axis in row if axis.has_data()] or [(0.1, 1)]
-        for axis in row:  # one scale for both places
-            axis.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-            axis.set_xscale("log", base=2)
-            nbytes = [point["bytes"] for point in list(curves.values())[0]["points"]][::2]
-            axis.set_xticks(nbytes, map(kit.number_of_bytes, nbytes))
-            axis.set_xlabel("each rank's vector")
-            axis.grid(alpha=0.3)
-    axes.finish(figure)
+        axis.set_title(where, fontsize=axes.TEXT_POINTS)
+        draw_times(axis, curve)
+    limits = [axis.get_ylim() for axis in panels]
+    for axis in panels:  # one scale for both places
+        axis.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+        axis.set_xscale("log", base=2)
+        nbytes = [point["bytes"] for point in list(curves.values())[0]["points"]][::2]
+        axis.set_xticks(nbytes, map(kit.number_of_bytes, nbytes))
+        axis.set_xlabel("each rank's vector")
+        axis.grid(alpha=0.3)
+    axes.finish(figure, below=additions(curves))
     label_series(figure, panels)
     return figure
+
+
+def additions(curves: dict) -> str:
+    """What the prediction leaves out, where it is much: additions next to the longest sum."""
+    found = []
+    for place, curve in curves.items():
+        longest, adding = curve["points"][-1], curve.get("adding")  # before 2026-11-29: none
+        ring_s = longest["measured"][RING]["median_s"]
+        if adding and adding["median_s"] > MUCH * ring_s:
+            both = f"{kit.seconds(adding['median_s'])} of {kit.seconds(ring_s)}"
+            where = place.partition(",")[0]
+            found.append(f"{both} for {kit.number_of_bytes(longest['bytes'])} ({where})")
+    left_out = "The prediction leaves out additions. By themselves they take "
+    return f"{left_out}{'; '.join(found)}." if found else ""
 
 
 def label_series(figure, panels) -> None:
@@ -77,9 +88,18 @@ def draw_times(axis, curve: dict) -> None:
         nbytes = [point["bytes"] for point in curve["points"]]
         predicted = [1e3 * point["predicted_s"] for point in curve["points"]]
         axis.plot(nbytes, predicted, "--", color=axes.PREDICTED, label=PREDICTED)
+        equal = equal_bytes(curve)
+        if nbytes[0] < equal < nbytes[-1]:
+            axis.axvline(equal, LABELS, color="grey", ls=":", label=EQUAL)
     axis.set(yscale="log", ylabel="time of the sum, ms")
     axis.set_ylim(bottom=axis.get_ylim()[0] / 6)  # room for two labels
     label_fastest(axis, curve)
+
+
+def equal_bytes(curve: dict) -> float:
+    """Bytes of a vector for which both terms of the formula are equal: p alpha / beta."""
+    alpha_s, beta_s = (curve["busy"][key] for key in ("alpha_s", "beta_s_per_byte"))
+    return curve["ranks"] * alpha_s / beta_s if beta_s else math.inf
 
 
 def label_fastest(axis, curve: dict) -> None:
@@ -113,25 +133,3 @@ def fastest(nbytes: int, level: list[str], count: int) -> str:
         return f"all level at {kit.number_of_bytes(nbytes)}"
     names = " and ".join(level).replace(" Allreduce", "") + " (level)" * (len(level) > 1)
     return f"fastest at {kit.number_of_bytes(nbytes)}: {names}"
-
-
-def draw_bandwidth(axis, curve: dict) -> None:
-    ranks = curve["ranks"]
-    axis.set(yscale="log", ylabel="bus bandwidth, GB/s")
-    if ranks == 1:
-        axis.set_xlim(curve["points"][0]["bytes"], curve["points"][-1]["bytes"])
-        axis.annotate("one rank sends nothing", (0.5, 0.5), xycoords="axes fraction", ha="center")
-        return
-
-    def gigabytes(nbytes, seconds):
-        return [1e-9 * bus_bandwidth(ranks, n, t) for n, t in zip(nbytes, seconds)]
-
-    for title, style, nbytes, timings in series(curve):
-        middle, low, high = (
-            gigabytes(nbytes, [t[key] for t in timings]) for key in ("median_s", "high_s", "low_s")
-        )
-        spread = [[m - x for m, x in zip(middle, low)], [x - m for m, x in zip(middle, high)]]
-        axis.errorbar(nbytes, middle, spread, ls="none", capsize=3, label=title, **style)
-    nbytes = [point["bytes"] for point in curve["points"]]
-    predicted = gigabytes(nbytes, [point["predicted_s"] for point in curve["points"]])
-    axis.plot(nbytes, predicted, "--", color=axes.PREDICTED, label=PREDICTED)

@@ -5,19 +5,20 @@ from functools import partial
 import numpy as np
 
 import kit
-import refgf.launch as launch
 from kit import call_times
 from lab.ring import oracle
 from lab.ring.yours import OWN, RING, SHARED, TREE, YOUR_RING
 from refgf.comm import tree
 from refgf.comm.schedule import Allreduce, collective
+from refgf.comm.slices import slices
 from refgf.engine.node_memory import share_memory
 from refgf.engine.shared import SharedMemory
-from refgf.predict.cost import Link, ring_allreduce_s
+from refgf.predict.cost import Link, largest_slice, ring_allreduce_s
 from refgf.predict.fit import bus_bandwidth, fit_line
 
 ITEMSIZE = 4  # bytes of a float32
 IN_A_ROW = 8  # messages to the neighbour
+LONG = 1 << 20, 4 << 20  # bytes of messages that reach a link's rate
 
 
 def measure(run: kit.Run, allreduce: Allreduce) -> dict:
@@ -25,7 +26,7 @@ def measure(run: kit.Run, allreduce: Allreduce) -> dict:
 
     That one is the curve in shared memory, if there is one: the figure shows both.
     """
-    links = measure_links(run)
+    links = measure_links(run, allreduce)
     curve = measure_sums(run, allreduce, links)
     earlier = run.earlier().get("curves", {})
     places = [place for place in earlier if place != run.place]
@@ -39,29 +40,42 @@ def measure(run: kit.Run, allreduce: Allreduce) -> dict:
 # ---- messages ----
 
 
-def measure_links(run: kit.Run) -> dict[str, Link]:
-    """alpha and beta twice: between two ranks, and between all neighbours at once."""
+def measure_links(run: kit.Run, ring: Allreduce) -> dict[str, Link]:
+    """alpha and beta twice: between two ranks, and on all ranks at once.
+
+    alpha is the time of an empty message; on all ranks, of a step of the ring of an empty vector,
+    which includes a rank's wait for a core. beta is fitted to LONG messages only, because shorter
+    ones use the credit of an idle link.
+    """
     run.section("alpha and beta of this machine")
-    sizes = run.quick([64, 65536], [64, 4096, 65536, 1 << 20, 4 << 20])
     if run.size == 1:
         run.say("One rank sends nothing: alpha and beta remain zero.")
         return {"pair": Link(0, 0), "busy": Link(0, 0)}
-    links = {}
-    for name, step in (("pair", ping_pong), ("busy", neighbours)):
-        points = [(nbytes, step(run, nbytes, run.quick(5, 20))) for nbytes in sizes]
-        links[name] = fit_line(points).link
+    repeats, links = run.quick(5, 20), {}
+    alphas_s = {"pair": ping_pong(run, 0, repeats), "busy": empty_step(run, ring, repeats)}
+    for name, message in (("pair", ping_pong), ("busy", neighbours)):
+        long = [(nbytes, message(run, nbytes, repeats)) for nbytes in run.quick(LONG[:1], LONG)]
+        links[name] = fit_line([(0, alphas_s[name]), *long]).link
     titles = {"pair": "ping-pong of ranks 0 and p-1", "busy": "all ranks at once, round the ring"}
     rows = [
         [titles[name], kit.seconds(link.alpha_s), bandwidth(link.beta_s_per_byte)]
         for name, link in links.items()
     ]
     run.table(["", "alpha", "1 / beta"], rows)
+    run.say("alpha is the time of an empty message: between all ranks, of a step of the ring of an")
+    run.say("empty vector. beta is of long messages: an idle link may send short ones faster.")
     return links
 
 
 def bandwidth(beta_s_per_byte: float) -> str:
     fast = "too fast to measure at these sizes"
     return f"{1e-9 / beta_s_per_byte:.3g} GB/s" if beta_s_per_byte else fast
+
+
+def empty_step(run: kit.Run, ring: Allreduce, repeats: int) -> float:
+    """One of the 2(p-1) steps of the ring of an empty vector, in seconds."""
+    x = run.xp.zeros(0, np.float32)
+    return run.time(partial(ring, x), repeats, warmup=3).median_s / (2 * (run.size - 1))
 
 
 def ping_pong(run: kit.Run, nbytes: int, repeats: int) -> float:
@@ -116,10 +130,8 @@ def measure_sums(run: kit.Run, ring: Allreduce, links: dict[str, Link]) -> dict:
         predicted_s = ring_allreduce_s(run.size, n, ITEMSIZE, links["busy"])
         points.append({"bytes": nbytes, "predicted_s": predicted_s, "measured": times})
     show_sums(run, points)
-    ranks = run.options.threads or launch.job.on_machine
-    if ranks > launch.job.cores:
-        shared = f"{ranks} ranks share {launch.job.cores} cores"
-        run.tell(f"{shared}: a rank also waits for a core, which the prediction leaves out.")
+    adding = measure_additions(run, points[-1]["bytes"] // ITEMSIZE)
+    run.say(f"Not in the prediction: additions. By themselves, for the longest vector: {adding}.")
     if SHARED in algorithms:
         algorithms[SHARED].close()
     sent = {}
@@ -127,7 +139,19 @@ def measure_sums(run: kit.Run, ring: Allreduce, links: dict[str, Link]) -> dict:
         run.comm.reset()
         algorithms[YOUR_RING](run.xp.zeros(n, np.float32))
         sent["messages"] = run.comm.messages
-    return {"points": points, **sent, **{name: vars(link) for name, link in links.items()}}
+    found = {name: vars(link) for name, link in links.items()}
+    return {"points": points, **sent, **found, "adding": adding}
+
+
+def measure_additions(run: kit.Run, n: int) -> kit.Timing:
+    """A rank's p-1 additions of slices in a ring of n elements, on all ranks at once."""
+    x, received = run.xp.zeros(n, np.float32), run.xp.zeros(largest_slice(n, run.size), np.float32)
+
+    def add():
+        for part in slices(n, run.size)[1:]:
+            x[part] += received[: part.stop - part.start]
+
+    return run.time(add, run.quick(2, 5))
 
 
 def show_sums(run: kit.Run, points: list[dict]) -> None:
