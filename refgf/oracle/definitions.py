@@ -5,7 +5,7 @@ The functions work on "one array per rank", a list of p arrays, in plain NumPy, 
 definition. They import nothing else of the project, and they are slow. Import them from this
 module: `from refgf.oracle.definitions import ring_allreduce`. They stand in spec/:
 
-    precision/      P        rounding to the wire type, loss scaling, master weights
+    precision/      P        rounding to the wire type, loss scaling, master weights, 8-bit blocks
     ring.py         R1-R4    allreduce by a ring
     ring_steps.py   R5, R6   its steps and messages
     direct.py       D        allreduce in rank order
@@ -164,6 +164,7 @@ from refgf.oracle.spec.network.resnet50 import (
 )
 from refgf.oracle.spec.powersgd.factors import factor_elements, orthogonal, powersgd_traffic
 from refgf.oracle.spec.powersgd.steps import low_rank_sum, powersgd_run
+from refgf.oracle.spec.precision.blocks import in_blocks
 from refgf.oracle.spec.precision.master import scaled_run, working_copy
 from refgf.oracle.spec.precision.scale import all_finite, next_scale, scaled_allreduce
 from refgf.oracle.spec.precision.wire import (

@@ -1,0 +1,154 @@
+"""P9: 8-bit numbers on the wire, which share a power of two in blocks."""
+
+import numpy as np
+
+from refgf.oracle.spec.calls import same_bits
+from refgf.oracle.spec.draw import Draw, pick, random_source
+from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
+
+LARGEST = 448  # of E4M3
+LEAST_STEP = 2.0**-9
+
+
+def in_blocks(x: np.ndarray, block: int = 32) -> np.ndarray:
+    """P9: numbers are sent in blocks of 32, the last one shorter: x / s as E4M3 (a sign, 4 bits of
+    exponent, 3 of fraction), to nearest, ties to even, denormals and the sign of 0 kept; and s once
+    a block: the least power of two from 2^-127 to 2^127 with which no number of the block is above
+    448, E4M3's largest. A number that is rounded to 2^128 arrives as infinity. A block with an
+    infinity or NaN arrives as NaN, all of it.
+
+    Source: MXFP8 of OCP's Microscaling Formats, by the page of ml_dtypes (float8_e4m3fn,
+    float8_e8m0fnu) and the code of microsoft/microxcaling (mx_ops.py at 3b429a84), which has s
+    within these limits and such blocks as NaN; the specification was not at hand. That s is the
+    least that fits: chosen; microxcaling takes the largest number's own power of two, divided by
+    256, and cuts off at 448.
+
+    The values received when x is sent. float32 (n,) -> float32 (n,)
+    """
+    blocks = [x[i : i + block].astype(np.float64) for i in range(0, len(x), block)]
+    received = [e4m3(part / scale_of(part)) * scale_of(part) for part in blocks]
+    return np.concatenate([x[:0], *received]).astype(x.dtype)
+
+
+def scale_of(part: np.ndarray) -> float:
+    """The scale of a block; NaN where an infinity or NaN fits with none."""
+    top = np.abs(part).max()
+    return next((2.0**e for e in range(-127, 128) if top <= LARGEST * 2.0**e), np.nan)
+
+
+def e4m3(y: np.ndarray) -> np.ndarray:
+    """Numbers up to 448, rounded: 8 steps from one power of two to the next, from 2^-6 on."""
+    _, above = np.frexp(y)  # y is below 2^above
+    step = np.maximum(np.exp2(above - 4.0), LEAST_STEP)
+    return np.rint(y / step) * step
+
+
+P9 = Statement("P9", in_blocks)
+BLOCKS = JudgedFunction(in_blocks, "P9", {"x": ("element",)}, "x")
+
+
+@BLOCKS.fresh
+def any_blocks(d: Draw) -> dict:
+    """Of any size, with numbers far apart; some beyond float32, which are infinite."""
+    x = d.normal(d.n) * np.exp2(d.rng.integers(-12, 13, d.n))
+    x = np.concatenate([x * np.exp2(d.integer(-130, 110)), d.floats(40)])
+    return {"block": pick(d.rng, 32, 32, 16, 7, 1), "x": x.astype(np.float32)}
+
+
+@BLOCKS.golden
+def block_cases() -> Cases:
+    for n in (0, 1, 31, 33, 100):
+        x = random_source(f"in-blocks-n{n}").standard_normal(n).astype(np.float32)
+        why = f"{n} numbers: {-(-n // 32)} blocks of 32, the last one with {n % 32 or min(n, 32)}"
+        yield BLOCKS.case(f"in-blocks-n{n}", why, block=32, x=x)
+    ties = [17, 19, 1 + 2**-4, 1 + 3 * 2**-4, 2**-10, 3 * 2**-10, 5 * 2**-10, 7.5 * 2**-9]
+    near = [2**-10 * 1.0001, 2**-9, 2**-6, 2**-6 * (1 - 2**-4), 17.001, 0.0, 300]
+    x = np.float32([448, *ties, *near, *(-number for number in ties + near)])
+    why = "scale 1: ties to even, denormals and below, both signs"
+    case = BLOCKS.case("in-blocks-ties", why, block=32, x=x)
+    yield case.shows(case["out.x"][:4].tolist() == [448, 16, 20, 1], "17 and 19 are ties")
+    x = np.float32([448, 1, 0, 449, 1, 0, 465, 1, 0, 257, 1, 0, 224, 1, 0])
+    why = "largest numbers at, just above and below 448 and 256, in blocks of 3"
+    case = BLOCKS.case("in-blocks-largest", why, block=3, x=x)
+    shown = case["out.x"][::3].tolist() == [448, 448, 480, 256, 224]
+    yield case.shows(shown, "480 is 240 times a scale of 2")
+    x = np.float32([448, *[5e-4] * 4, *[5e-4] * 3, 1e-6, 0.1, *[0] * 5])
+    why = "next to 448 small numbers become zero; in the next block they do not; a block of zeros"
+    case = BLOCKS.case("in-blocks-apart", why, block=5, x=x)
+    shown = (case["out.x"] != 0).tolist() == [True] + 4 * [False] + 5 * [True] + 5 * [False]
+    yield case.shows(shown, "only next to 448")
+    tiny = np.float32([1e-45, 2**-137, 3 * 2**-137, -(2**-136), 2**-130])
+    x = np.concatenate([tiny, np.float32([3.4028235e38, 1e37, 3e35, -3.3e38, 1e30])])
+    why = "the least scale, which leaves little of float32's denormals, and its largest numbers"
+    case = BLOCKS.case("in-blocks-limits", why, block=5, x=x)
+    shown = [case["out.x"][:3].tolist(), case["out.x"][5]] == [[0, 0, 2.0**-135], np.inf]
+    yield case.shows(shown, "2^-136 is the least, and float32's largest is rounded up")
+    x = np.float32([1, 2, 3, 1, np.inf, 3, 1, 2, 3, -np.inf, np.nan, 0, np.nan, 0, 0])
+    why = "a block with an infinity or a NaN is NaN, the others are not"
+    case = BLOCKS.case("in-blocks-special", why, family="special", block=3, x=x)
+    lost = np.isnan(case["out.x"]).reshape(-1, 3).tolist()
+    yield case.shows(lost == [[bad] * 3 for bad in (0, 1, 0, 1, 1)], "the second and two more")
+    x = random_source("in-blocks-of-one").standard_normal(9) * np.exp2(np.arange(-27, 27, 6))
+    x = x.astype(np.float32)
+    case = BLOCKS.case("in-blocks-of-one", "blocks of one: each has its scale", block=1, x=x)
+    other = not same_bits(case["out.x"], in_blocks(x))
+    yield case.shows(other, "a shared scale differs")
+
+
+P9.given("one scale for all numbers, not one for each block", block=lambda block: 2**40)
+
+
+@P9.mistake("the scale is no power of two: the largest number becomes 448", scale_of)
+def any_scale(part):
+    return np.abs(part).max() / LARGEST or 1.0
+
+
+@P9.mistake("the scale is twice as large as it must be", scale_of)
+def twice_the_scale(part):
+    return 2 * scale_of(part)
+
+
+@P9.mistake("the scale is 1 or more: small numbers become zero", scale_of)
+def never_below_one(part):
+    return np.maximum(1.0, scale_of(part))
+
+
+def cut_off(x: np.ndarray, block: int) -> np.ndarray:
+    """Numbers as they can be sent with the largest one's own power of two, divided by 256."""
+    lowered = x.copy()
+    for i in range(0, len(x), block):
+        part = lowered[i : i + block]
+        _, above = np.frexp(np.abs(part).max())  # the largest is 2^(above-1) or more
+        limit = np.float32(LARGEST * 2.0 ** (above - 9))
+        part[...] = np.clip(part, -limit, limit)
+    return lowered
+
+
+@P9.mistake("the scale is the largest number's own power of two, and above 448 is cut off")
+def cut_off_at_448(x, block=32):
+    return in_blocks(cut_off(x, block), block)
+
+
+@P9.mistake("numbers are cut off to E4M3, not rounded", e4m3)
+def truncated(y):
+    _, above = np.frexp(y)
+    step = np.maximum(np.exp2(above - 4.0), LEAST_STEP)
+    return np.trunc(y / step) * step
+
+
+@P9.mistake("ties are rounded away from zero, not to even", e4m3)
+def half_up(y):
+    _, above = np.frexp(y)
+    step = np.maximum(np.exp2(above - 4.0), LEAST_STEP)
+    return np.copysign(np.floor(np.abs(y) / step + 0.5), y) * step
+
+
+@P9.mistake("E4M3's denormals become zero", e4m3)
+def no_denormals(y):
+    return np.where(np.abs(y) < 2.0**-6, np.copysign(0.0, y), e4m3(y))
+
+
+@P9.mistake("an infinity or NaN is lost alone, not its block")
+def lost_alone(x, block=32):
+    good = np.isfinite(x)
+    return np.where(good, in_blocks(np.where(good, x, np.float32(0)), block), np.float32(np.nan))
