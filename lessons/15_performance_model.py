@@ -3,8 +3,9 @@
     mpiexec -n 8 python lessons/15_performance_model.py
     options: --predict "50 %", -v (all tables), --width 0.25, --image-size 131, --full, --quick, ...
 
-QUESTION    How long will a layer take that nobody has run yet, at a batch size that nobody has
-            tried? And which resource of a cluster that nobody has built would limit a step?
+QUESTION    1. How long will a layer take that nobody has run yet, at a batch size that nobody has
+            tried? This is measured. 2. What will be the bottleneck of a step on a cluster that
+            nobody has built? This is computed.
 IDEA        Barrachina et al. build a step from two parts: the kernels of the layers, and the ring
             between the ranks. The ring has a formula. A kernel has a roofline, its two physical
             limits: it computes no faster than the peak, and reads and writes no faster than memory.
@@ -13,6 +14,9 @@ IDEA        Barrachina et al. build a step from two parts: the kernels of the la
             Or small multi-layer perceptrons learn from measured kernels how fast each shape is
             computed. `kernel_s` and `step_s` below, for real in refgf/papers/barrachina/roofline.py
             and kernels.py (drawing: lessons/drawings/15.svg).
+            The roof that a kernel meets is its limit. The bottleneck of a step is the resource that
+            takes the largest share of its time: flops or memory, with all kernels that they limit,
+            or the network, with the exchange that is not hidden.
 
                 flop/s     peak F ________________    convolution: each weight is used often
                                 /
@@ -28,13 +32,13 @@ PREDICTION  A node has the peak F flop/s and the memory bandwidth W. There are p
                 step      max(end of the kernels, end of the last ring)
 
 Before you run it, write down: by what percentage will the roofline miss a kernel (median)? And the
-perceptrons? How fast must the links of 64 V100s be, so that they are not the bottleneck of
-ResNet-50 with 64 images a GPU?
+perceptrons? For the second question: how fast must the links of 64 V100s be, so that the network is
+not the bottleneck of ResNet-50 with 64 images a GPU?
 
-This is weak scaling: in the study each rank brings its own batch, for any p. Rank 0 measures while
-the others sleep, because kernels need no communication. Then 2, 4 and 8 ranks take real steps,
-which kernels and ring together have predicted. After this lesson you can tell a bound from a fitted
-model, say which resource limits a layer, and judge a model where it is used.
+This is weak scaling: each rank brings its own batch. Rank 0 measures kernels while the others
+sleep. Then 2, 4 and 8 ranks take real steps, which kernels and ring together have predicted. After
+this lesson you can tell a bound from a fitted model, judge a model where it is used, and tell the
+limit of a kernel from the bottleneck of a step.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/15_performance_model.py)
     1. From which batch size on do flops, not memory, limit AlexNet's fc6 on a V100? Derive it, then
@@ -106,24 +110,28 @@ def show_kernel(run: kit.Run) -> None:
 
 
 def measure(run: kit.Run) -> Iterator[dict]:
-    found, layers = run.on_rank_0(lambda: model(run)) or ({}, None)
+    found, layers = run.on_rank_0(lambda: models(run)) or ({}, None)
     yield found
     yield {"composed": composed_steps.measure(run, layers, step_s)}
+    yield run.on_rank_0(lambda: bottlenecks(run)) or {}
 
 
-def model(run: kit.Run) -> tuple[dict, dict]:
-    """All measurements and predictions of kernels, and the layers of a step, on rank 0."""
+def models(run: kit.Run) -> tuple[dict, dict]:
+    """The first question: measured and predicted kernels, and the layers of a step, on rank 0."""
     network, held_out = held_out_steps.network_of(run)
     oracle.check(run, network)
     show_kernel(run)
     samples, training = kernel_models.measure(run, held_out)
-    models, seen = kernel_models.learn(run, *samples)
+    fitted, seen = kernel_models.learn(run, *samples)
     where = f"1 rank of {run.size}; the others sleep"
     found = {"training": training, "kernels": seen, "where": where}
-    found["steps"] = held_out_steps.predict(run, network, models)
-    found["layers"] = layer_limits.find(run)
-    layers = composed_steps.layers_of(run, network, models)
-    return found | bottleneck_study.study(run), layers
+    found["steps"] = held_out_steps.predict(run, network, fitted)
+    return found, composed_steps.layers_of(run, network, fitted)
+
+
+def bottlenecks(run: kit.Run) -> dict:
+    """The second question: what limits each kernel, and the bottleneck of a step, on rank 0."""
+    return {"layers": layer_limits.find(run)} | bottleneck_study.study(run)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ What a function prints stands below its marks. To call one yourself:
     python -i lessons/student/15.py
 
 A processor computes at most `peak` flop/s, and its memory moves at most `bandwidth` bytes/s. A
-kernel does both at the same time. Numbers are float32, 4 bytes each.
+kernel does both at the same time; the one that takes longer is its limit. (A step has a bottleneck,
+which is another word: lessons/glossary.md.) Numbers are float32, 4 bytes each.
 """
 
 

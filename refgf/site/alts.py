@@ -66,8 +66,6 @@ ALTS = {
     "a predicted step, by images a rank and rate of a link: AlexNet and ResNet-50.",
     "15_performance_model_composed": "Time of a step against ranks, measured and predicted by "
     "roofline and perceptrons: rings after backward, and next to it.",
-    "15_performance_model_resources": "Predicted images per second relative to the base, against "
-    "the factor on one resource at a time: five resources.",
     "15_performance_model_roofline": "Attainable flop/s against flops for each byte, for this "
     "machine's core and a V100, with the layers of AlexNet marked.",
     "16_sharding_links": "Predicted time of a step with ZeRO-1 and FSDP over that with DDP against "

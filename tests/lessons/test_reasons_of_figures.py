@@ -11,16 +11,8 @@ from lab.large_batch import claims as large_batch_claims
 from lab.large_batch import picture as large_batch
 from lab.lazy import picture as lazy
 from lab.overlap import picture as overlap
-from lab.performance import picture as performance
 from lab.stack import picture as stack
 from lab.topk import picture as topk
-
-
-def test_many_ranks_keep_less_in_lesson_15_than_in_lesson_08():
-    result = gains.figure("15_performance_model")
-    said = performance.kept(result["sweeps"]["ResNet-50"], result["base"])
-    assert said.startswith("Efficiency on 1024 ranks: 32 % with theta = 4 MiB; 83 % with the best")
-    assert "which lesson 08 takes, with another V100 (glossary: V100's pace)" in said
 
 
 def row(calls: int, low_s: float, median_s: float, high_s: float) -> dict:

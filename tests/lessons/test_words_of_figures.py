@@ -7,8 +7,8 @@ from docs.tools import gains
 from lab.csc import picture as csc
 from lab.hierarchy import picture as hierarchy
 from lab.overlap import picture as overlap
+from lab.performance import bottleneck_study, composed_picture
 from lab.performance import claims as performance_claims
-from lab.performance import composed_picture
 from lab.performance import picture as performance
 from lab.scaling import picture as scaling
 from lab.scaling.far import RESNET_RATE
@@ -48,19 +48,19 @@ def test_other_sizes_have_no_such_line():
 
 def test_the_v100_of_each_lesson_has_its_source():
     result = gains.figure("15_performance_model")
-    text = performance.source_of(result["sweeps"]["ResNet-50"], result["base"])
-    assert "data sheet says: 15.7 Tflop/s (float32), 900 GB/s: at most 553 images/s" in text
+    bound = bottleneck_study.alone(result["sweeps"], result["base"])
     (others,) = [line for line in GLOSSARY.read_text().splitlines() if "V100's pace" in line]
     batch, seconds = like.load("v100-56gbit").step_s("resnet50")
-    for pace in (batch / seconds, RESNET_RATE.values[0], 553):
+    for pace in (batch / seconds, RESNET_RATE.values[0], bound):
         assert f"{pace:.0f}" in others
 
 
 def test_the_map_of_bottlenecks_names_its_regions_only():
-    """The star's numbers are in the title: in the map they would lie on the regions' border."""
+    """The star's numbers are below: in the map they would lie on the regions' border."""
     result = gains.figure("15_performance_model")
     figure = performance.draw(result)["bottlenecks"]
-    assert "Star: the base of the other figure" in figure.get_suptitle()
+    assert "Star: 64 images a rank, 56 Gbit/s." in performance.star_in_words(result["base"])
+    assert "takes the largest share of the step" in figure.get_suptitle()
     for axis, rows in zip(figure.axes, result["map"]["bottlenecks"].values(), strict=True):
         regions = {performance.PARTS[resource] for row in rows for resource in row}
         assert {text.get_text() for text in axis.texts} == regions
@@ -96,11 +96,21 @@ def test_the_whole_stack_is_compared_with_a_bar_that_waits(free, said):
     assert said in stack.faster_than_the_first({"rows": rows, "latency_free": free})
 
 
-def test_the_link_that_suffices_costs_few_images():
+def test_there_is_one_bottleneck_in_row_map_and_sweep():
+    """That of the largest share: the row's link is the first row of the map without network."""
     result = gains.figure("15_performance_model")
-    slowest = performance_claims.slowest_link(result)
-    assert performance_claims.gigabits(slowest) == "28 Gbit/s"
-    assert slowest > result["enough"]["ResNet-50"]  # where computing begins to take more
+    row = performance_claims.rows(result)[-1]
+    column = result["map"]["batches"].index(result["base"]["batch"])
+    by_link = zip(result["map"]["links"], result["map"]["bottlenecks"]["ResNet-50"])
+    slowest = min(link for link, cells in by_link if cells[column] != "network")
+    assert row.unit(row.predicted) == performance_claims.gigabits(slowest) == "12.8 Gbit/s"
+    (quarter,) = (p for p in result["sweeps"]["ResNet-50"]["link"] if p["factor"] == 0.25)
+    (base,) = (p for p in result["sweeps"]["ResNet-50"]["link"] if p["factor"] == 1)
+    lost = 1 - quarter["images_per_s"] / base["images_per_s"]  # of teaching/15.md: a third
+    assert quarter["bottleneck"] == "flops" and lost == pytest.approx(1 / 3, abs=0.02)
+    for points in result["sweeps"]["ResNet-50"].values():
+        for point in points:
+            assert point["bottleneck"] == max(point["shares"], key=point["shares"].get)
 
 
 def test_composed_steps_name_the_largest_error_of_both_models():

@@ -1,4 +1,7 @@
-"""Lesson 15's study: which resource of a predicted cluster limits a training step."""
+"""Lesson 15's second question: the bottleneck of a training step on a predicted cluster.
+
+It is the resource that takes the largest share of the step: roofline.Point.bottleneck.
+"""
 
 from functools import partial
 
@@ -29,10 +32,12 @@ def point(workload, **changes) -> roofline.Point:
 
 def study(run: kit.Run) -> dict:
     """Scale each resource from 1/16 to 16 times; then map bottlenecks over batch and link rate."""
-    run.section("Which resource limits a step of a cluster (PREDICTED)")
+    run.section("Second question: the bottleneck of a step on a cluster (PREDICTED)")
     run.say(f"{BASE['ranks']} V100s, {BASE['batch']} images each, 56 Gbit/s, {SYSTEM.name}, 4 MiB")
     sweeps = {name: sweep(run, name, make()) for name, make in NETWORKS.items()}
-    run.say("images/s, and the bottleneck, with one resource at x times its base")
+    run.say("images/s, and the bottleneck (the largest share of the step),")
+    run.say("with one resource at x times its base")
+    run.say(f"ResNet-50, without exchange: at most {alone(sweeps, BASE):.0f} images/s a V100")
     batches = [2**k for k in run.quick((3, 9), range(2, 11))]
     links = [1e8 * 2.0**k for k in run.quick((3, 9), range(12))]
     maps, enough = {}, {}
@@ -43,11 +48,18 @@ def study(run: kit.Run) -> dict:
         ]
         fast = (link for link in links if point(make(), link=link).bottleneck != "network")
         enough[name] = next(fast, None)
-    run.say(f"the network stops being the bottleneck at {BASE['batch']} images a rank:")
+    run.say(f"{BASE['batch']} images a rank, rates of links that double:")
+    run.say("the slowest with which the network is not the bottleneck")
     for name, link in enough.items():
-        run.say(f"{name} {f'from {8e-9 * link:.3g} Gbit/s' if link else 'beyond these links'}")
+        run.say(f"{name}: {f'{8e-9 * link:.3g} Gbit/s' if link else 'faster than all these'}")
     found = {"batches": batches, "links": links, "bottlenecks": maps}
     return {"sweeps": sweeps, "map": found, "enough": enough, "base": BASE}
+
+
+def alone(sweeps: dict, base: dict) -> float:
+    """Images/s of ResNet-50 on one V100, as its data sheet allows, without exchange."""
+    here = next(point for point in sweeps["ResNet-50"]["ranks"] if point["factor"] == 1)
+    return here["images_per_s"] / base["ranks"] / (1 - here["shares"]["network"])
 
 
 def sweep(run: kit.Run, name: str, workload) -> dict:

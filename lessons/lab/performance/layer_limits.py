@@ -1,4 +1,4 @@
-"""Lesson 15: which resource limits which layer, by the roofline, on this machine and on a V100.
+"""Lesson 15's second question begins with what limits each layer, on this machine and a V100.
 
 On a GPU, one core of its machine is measured as well.
 """
@@ -17,7 +17,7 @@ DRAWN = 8  # images, of the figure
 
 def find(run: kit.Run) -> dict:
     """{"nodes", "shares": of each network's step that flops limit, "points": of the figure}"""
-    run.section("Which resource limits which layer (by the roofline)")
+    run.section("Second question: what limits which layer (by the roofline)")
     nodes = {CORE: measured_node(Device()), "V100": V100}
     if run.on_gpu:
         nodes = {"this GPU": measured_node(run.device)} | nodes

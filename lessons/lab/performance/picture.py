@@ -1,14 +1,10 @@
-"""The figures of lesson 15: kernels and steps, rooflines, one resource at a time, bottlenecks."""
+"""The figures of lesson 15: kernels and steps; for the second question rooflines, bottlenecks."""
 
 import numpy as np
 
 from kit import axes
-from kit.words import number_of_bytes
-from lab.performance import bottleneck_study, composed_picture
+from lab.performance import composed_picture
 from lab.performance.claims import layers_s
-from refgf.papers.barrachina import roofline
-from refgf.papers.scaling.scaling import best_theta_step
-from refgf.predict.cost import Link
 
 MS = 1e3
 MODELS = {"roofline": axes.style(1), "perceptrons": axes.style(0)}
@@ -22,20 +18,13 @@ SHORT = {  # layers that stand for others at the same place
 }
 PEAKS = (
     "Bounds: peaks of this machine's core as measured, of a V100 as its data sheet says. No kernel "
-    "is faster. The roofs of the other figure are fitted to kernels, so half of these are faster."
+    "is faster. The roofs of the first figure are fitted to kernels, so half of these are faster."
 )
 RESOURCES = {"flops": axes.style(5), "memory": axes.style(3), "network": axes.style(4)}
 PARTS = {  # of a step's time
     "flops": "flops:\ncomputing",
     "memory": "memory: reading\nand writing",
     "network": "network:\nexchange that\nis not hidden",
-}
-SWEPT = {  # the same colours, and two more
-    "batch": axes.style(2),
-    "flops": RESOURCES["flops"],
-    "memory": RESOURCES["memory"],
-    "link": RESOURCES["network"],
-    "ranks": axes.style(6),
 }
 
 
@@ -47,26 +36,18 @@ def draw(result: dict) -> dict:
     draw_kernels(kernels, result["kernels"], result["training"], clock)
     draw_steps(steps, result["steps"], clock)
     figures = {"": axes.finish(figure, kernels, steps)}
-    figure, (axis,) = axes.frame("Lesson 15: rooflines", 1, 1)
+    figure, (axis,) = axes.frame("Lesson 15, second question: what limits each layer", 1, 1)
     draw_limits(axis, result["layers"])
     figures["roofline"] = axes.finish(figure, axis, computed=True, below=PEAKS)
-    base = result["base"]
-    sweeps = result["sweeps"]["ResNet-50"]
-    title = f"Lesson 15: one resource at a time (PREDICTED)\n{source_of(sweeps, base)}"
-    figure, (axis,) = axes.frame(title, 1, 1, (axes.WIDTH_INCHES, 5.6))
-    draw_sweep(axis, sweeps, base)
-    figures["resources"] = axes.finish(figure, axis, computed=True, below=kept(sweeps, base))
-    maps = result["map"]["bottlenecks"]
+    base, maps = result["base"], result["map"]["bottlenecks"]
     title = (
-        f"Lesson 15: the bottleneck, which takes the largest share of a step, on {base['ranks']} "
-        f"V100s (PREDICTED)\nEach as its data sheet says: {base['flops'] / 1e12:g} Tflop/s, "
-        f"{base['memory'] / 1e9:g} GB/s. Star: the base of the other figure,\n"
-        f"{base['batch']} images a rank and {8e-9 * base['link']:g} Gbit/s"
+        f"Lesson 15, second question: the bottleneck of a step on {base['ranks']} V100s "
+        "(PREDICTED)\nBottleneck: the resource that takes the largest share of the step's time"
     )
     figure, panels = axes.frame(title, 1, len(maps))
     for axis, (name, rows) in zip(panels, maps.items()):
         draw_map(axis, name, rows, result["map"], base)
-    figures["bottlenecks"] = axes.finish(figure, computed=True)
+    figures["bottlenecks"] = axes.finish(figure, computed=True, below=star_in_words(base))
     rows = result.get("composed", [])
     composed = composed_picture.draw(rows)
     for figure in composed.values():
@@ -150,74 +131,13 @@ def draw_limits(axis, layers: dict) -> None:
     )
 
 
-def alone(sweeps: dict, base: dict) -> float:
-    """Images/s of a V100 without exchange."""
-    here = next(point for point in sweeps["ranks"] if point["factor"] == 1)
-    return here["images_per_s"] / base["ranks"] / (1 - here["shares"]["network"])
-
-
-def computing(shares: dict) -> float:
-    """The scaling efficiency: percent of a step that are computing."""
-    return 100 * (1 - shares["network"])
-
-
-def kept(sweeps: dict, base: dict) -> str:
-    """The scaling efficiency on the most ranks, and with the best theta, as in lesson 08."""
-    most, system = sweeps["ranks"][-1], bottleneck_study.SYSTEM
-    ranks = round(base["ranks"] * most["factor"])
-    node = roofline.Node(base["flops"], base["memory"])
-    link = Link(bottleneck_study.ALPHA_S, 1 / base["link"])
-
-    def best_theta(ready, allreduce_s, compute_s):
-        return best_theta_step(ready, system, allreduce_s)
-
-    network = bottleneck_study.NETWORKS["ResNet-50"]()
-    best = roofline.study(network, base["batch"], node, link, ranks, best_theta)
-    return (
-        f"Efficiency on {ranks} ranks: {computing(most['shares']):.0f} % with theta = "
-        f"{number_of_bytes(system.threshold_bytes)}; {computing(best.shares):.0f} % with the best "
-        f"theta, which lesson 08 takes, with another V100 (glossary: V100's pace)."
-    )
-
-
-def source_of(sweeps: dict, base: dict) -> str:
-    """Whose V100 it is, in images/s without exchange."""
+def star_in_words(base: dict) -> str:
+    """What the map leaves unchanged, and where its star is."""
     return (
         f"A V100 as its data sheet says: {base['flops'] / 1e12:g} Tflop/s (float32), "
-        f"{base['memory'] / 1e9:g} GB/s: at most {alone(sweeps, base):.0f} images/s alone"
+        f"{base['memory'] / 1e9:g} GB/s. Star: {base['batch']} images a rank, "
+        f"{8e-9 * base['link']:g} Gbit/s."
     )
-
-
-def draw_sweep(axis, sweeps: dict, base: dict) -> None:
-    """A line for each resource: what the cluster gains from more of it."""
-    units = {
-        "batch": f"images a rank ({base['batch']})",
-        "flops": f"flop/s of a rank ({base['flops'] / 1e12:g} T)",
-        "memory": f"memory bandwidth ({base['memory'] / 1e9:g} GB/s)",
-        "link": f"rate of a link ({8e-9 * base['link']:g} Gbit/s)",
-        "ranks": f"ranks ({base['ranks']})",
-    }
-    for number, (resource, points) in enumerate(sweeps.items()):
-        middle = next(point["images_per_s"] for point in points if point["factor"] == 1)
-        gains = [point["images_per_s"] / middle for point in points]
-        factors = [point["factor"] for point in points]
-        size = 10 - 1.5 * number  # a line over another lets it be seen
-        axis.plot(factors, gains, label=units[resource], ms=size, **SWEPT[resource])
-        if resource == "ranks":
-            text = f"x {gains[-1]:.2g}: efficiency {computing(points[-1]['shares']):.0f} %"
-            spot, place = (factors[-1], gains[-1]), {"ha": "right", "textcoords": "offset points"}
-            axis.annotate(text, spot, (12, 10), **place)
-    axis.set(
-        title=f"ResNet-50, lazy allreduce, {base['ranks']} V100s: images/s of all with one "
-        "resource changed",
-        xlabel="times as much of the resource (base in brackets)",
-        ylabel="images/s relative to the base",
-    )
-    axis.set(xscale="log", yscale="log", ylim=(1 / 20, 20))
-    ticks = [2.0**k for k in range(-4, 5)]
-    for which in (axis.xaxis, axis.yaxis):
-        which.set_ticks(ticks, [f"{t:g}" if t >= 1 else f"1/{1 / t:g}" for t in ticks])
-        which.set_ticks([], minor=True)
 
 
 def inside(region) -> tuple[float, float]:
@@ -233,7 +153,7 @@ def inside(region) -> tuple[float, float]:
 
 
 def draw_map(axis, name: str, rows: list, given: dict, base: dict) -> None:
-    """Coloured cells, each region with the name of its resource; a star at the sweeps' base."""
+    """Coloured cells, each region with the name of its resource; a star at the base."""
     from matplotlib.colors import ListedColormap
 
     resources = list(RESOURCES)

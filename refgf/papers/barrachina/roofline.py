@@ -1,4 +1,4 @@
-"""The roofline, and Barrachina et al.'s study: what limits a layer, and what limits a step.
+"""The roofline, and Barrachina et al.'s study: the limit of a layer, and the bottleneck of a step.
 
     time of a kernel = max(flops / peak flops, bytes / memory bandwidth)
                                                               (verified: PyDTNN's performance model)
