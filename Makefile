@@ -191,10 +191,10 @@ cluster-lesson-%: setup
 figures: setup
 	exec $(MPIEXEC) -n 2 $(PY) lessons/00_two_ranks.py $(SIZE) --output figures
 	exec $(MPIEXEC) -n $(RANKS) $(PY) lessons/01_ring_allreduce.py $(SIZE) --link none --output figures
-	exec $(MAKE) cluster-lesson-07 NODES=1 RANKS=1 ARGS="$(SIZE) --pairs 0 --output figures"
-	exec $(MAKE) cluster-lesson-07 NODES=2 RANKS=2 RATE=1gbit ARGS="$(SIZE) --pairs 0 --output figures"
-	exec $(MAKE) cluster-lesson-07 LIKE=mgwfbp-10gbe ARGS="$(SIZE) --pairs 0 --network resnet50 --output figures"
-	exec $(MAKE) cluster-lesson-07 ARGS="$(SIZE) --pairs 10 --output figures"
+	exec $(MAKE) cluster-lesson-07 NODES=1 RANKS=1 ARGS="--full --pairs 0 --output figures"
+	exec $(MAKE) cluster-lesson-07 NODES=2 RANKS=2 RATE=1gbit ARGS="--full --pairs 0 --output figures"
+	exec $(MAKE) cluster-lesson-07 LIKE=mgwfbp-10gbe ARGS="--full --pairs 0 --network resnet50 --output figures"
+	exec $(MAKE) cluster-lesson-07 ARGS="--full --epochs 4 --pairs 10 --output figures"
 	exec $(MAKE) cluster-lesson-08 NODES=8 RANKS=8 RATE=250mbit ARGS="$(SIZE) --headlines --output figures"
 	exec $(MAKE) cluster-lesson-06 ARGS="$(SIZE) --pairs 10 --output figures"
 	for lesson in $(filter-out 00 06 07 08,$(LESSONS)); do \

@@ -43,7 +43,8 @@ their gains on two networks, and say what an efficiency is not.
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/07_gradientflow.py)
     1. Switch on CSC first and float16 last. Is the gain of a technique the same in another order?
        Why not?
-    2. Which technique can you leave out without losing anything, at 56 Gbit/s and on faster links?
+    2. Once all five are on, which can you leave out without losing anything: at 56 Gbit/s, and at
+       20 times that rate? By the formulas, without this processor's work.
     3. From the measured alpha, beta and compute time: how many Gbit/s would be enough for dense
        float16 training?
 

@@ -212,5 +212,10 @@ def without_exchange(run: kit.Run, name: str, count: int, **more) -> kit.Timing:
 
 
 def without_exchange_of(run: kit.Run, replica_, count: int) -> kit.Timing:
+    return run.slowest(seconds_without_exchange(run, replica_, count))
+
+
+def seconds_without_exchange(run: kit.Run, replica_, count: int) -> list[float]:
+    """This rank's seconds of each step in which nothing is sent."""
     step = partial(train_step, replica_, NoExchange(), *NOTHING, rate=0.0)
-    return run.slowest(timed(run, replica_.network, step, WARMUP, count))
+    return timed(run, replica_.network, step, WARMUP, count)

@@ -137,19 +137,28 @@ def test_a_prediction_that_misses_the_short_vectors_is_noticed(alpha_s, verdict)
     assert found.verdict == claims.NOT_MEASURED
 
 
-@pytest.mark.parametrize("free", [True, False])
-def test_no_gain_over_calls_that_wait_for_no_latency(free):
-    names = bars.NATIVE, bars.RING, bars.HALF
+@pytest.mark.parametrize("ranks", [3, 4])
+def test_mpis_own_call_is_no_bar_and_the_links_alone_are_marked(ranks):
+    """The marks: of the cluster that they are computed for. CSC by hand: it hides all its bytes."""
+    names = bars.NATIVE, bars.RING, bars.HALF, bars.CSC
     rows = [
         {"name": name, "step": timing(t), "predicted_s": t, "own_share": 0.0}
-        for name, t in zip(names, (9.0, 8.0, 6.0))
+        for name, t in zip(names, (9.0, 8.0, 6.0, 5.0))
     ]
     place = {"place": "here", "network": "alexnet", "like": "v100-56gbit", "elements": 1}
-    place |= {"rows": rows, "alone": timing(4.0), "dilation": 1.0, "latency_free": free}
-    (axis,) = stack_picture.draw_bars(place).axes
-    assert ["gain" in text for text in texts(axis)] == [False, not free, True]
+    place |= {"rows": rows, "alone": timing(4.0), "dilation": 1.0, "ranks": ranks, "theta": 2**22}
+    figure = stack_picture.draw({"places": {"": place}, "learning": None})[""]
+    (axis,) = figure.axes
+    assert ["gain" in text for text in texts(axis)] == [False, True, True]
     labels = [label.get_text() for label in axis.get_yticklabels()]
-    assert [label.endswith("no latency") for label in labels] == [free, False, False]
+    assert labels == [bars.RING, bars.HALF, bars.CSC]
+    marks = stack_picture.links_alone(place | {"rows": rows[1:]})
+    assert [number for _, number in marks] == ([0, 1, 2] if ranks == 4 else [])
+    assert all("Black mark" in text.get_text() for text in figure.texts[1:2]) == (ranks == 4)
+    if marks:
+        compute_ms = 1e3 * 128 / 3297  # a batch over images/s
+        assert compute_ms < marks[2][0] < 1.02 * compute_ms
+        assert marks[0][0] == pytest.approx(compute_ms + 1.5 * 4 * 62.378344 / 7, rel=0.02)
 
 
 def test_each_network_has_a_figure_of_its_own():
@@ -161,7 +170,7 @@ def test_each_network_has_a_figure_of_its_own():
     places = {"a": place} | {title: place | other for title, other in others.items()}
     found = stack_picture.draw({"places": places, "learning": None})
     assert set(found) == {"", "resnet50", "alexnet_mgwfbp-10gbe"}
-    assert all("own 50%" in texts(figure.axes[0])[0] for figure in found.values())
+    assert all(texts(figure.axes[0])[0] == "100 %" for figure in found.values())
 
 
 def test_above_100_percent_is_compared_with_stacks_that_update_all():

@@ -80,7 +80,7 @@ def gain_in_words(gain_s: float, step_s: float, k: float) -> str:
 
 
 def show(run: kit.Run, here: dict) -> None:
-    """The table: times in the emulated cluster's time, and this machine's."""
+    """The table, in the emulated cluster's time."""
     k, rows, alone_s = run.regime.dilation, here["rows"], here["alone"].median_s
     table = []
     for row, gain_s in zip(rows, gains_s(rows)):
@@ -94,11 +94,10 @@ def show(run: kit.Run, here: dict) -> None:
                 seconds(row["predicted_s"] / k),
                 gain,
                 f"{100 * alone_s / step_s:.0f} %",
-                seconds(step_s),
             ]
         )
     run.say(f"A step without any exchange, update included: {here['alone'].divided(k)}.")
-    head = ["", "calls", "step", "predicted", "gain", "efficiency", "here"]
+    head = ["", "calls", "step", "predicted", "gain", "efficiency"]
     run.table(head, table)
     say_star(run, rows, "this step is the processor's own time")
     best, gain_s, ratio = in_all(rows)

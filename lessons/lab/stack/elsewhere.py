@@ -1,4 +1,4 @@
-"""Lesson 07's bars of the other network on its cluster, by the formulas alone."""
+"""Lesson 07's bars by the formulas alone: computing and links, without this processor's work."""
 
 import kit
 from kit.virtual import FULL
@@ -12,11 +12,10 @@ OTHER = {"alexnet": ("resnet50", "mgwfbp-10gbe", 8), "resnet50": ("alexnet", "v1
 NAMES = RING, HALF, OVERLAP, LAZY, CSC
 
 
-def predict(network: str, theta: float) -> dict:
-    """{"network", "like", "ranks", "rows": [{"name", "predicted_s"}]}; without processor's work."""
-    name, cluster, ranks = OTHER[network]
-    found, shapes = like.load(cluster), FULL[name]()
-    _, step_s = found.step_s(name)
+def predict(network: str, cluster: str, ranks: int, theta: float) -> dict:
+    """{"network", "like", "ranks", "rows": [{"name", "predicted_s"}]}"""
+    found, shapes = like.load(cluster), FULL[network]()
+    _, step_s = found.step_s(network)
     forward_s = step_s * shapes.forward_flops / shapes.step_flops
     ready = shapes.gradients(step_s - forward_s, forward_s, itemsize=1)
     line = ring_line(ranks, Link(found.latency_s, 1 / found.rate))
@@ -24,7 +23,7 @@ def predict(network: str, theta: float) -> dict:
         {"name": bar, "predicted_s": step(ready, system, line, step_s).step_s}
         for bar, system in zip(NAMES, stack(theta), strict=True)
     ]
-    return {"network": name, "like": cluster, "ranks": ranks, "rows": rows}
+    return {"network": network, "like": cluster, "ranks": ranks, "rows": rows}
 
 
 def show(run: kit.Run, other: dict) -> None:

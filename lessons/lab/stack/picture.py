@@ -1,26 +1,21 @@
 """Pictures of lesson 07: the bars of each network, efficiency against nodes, time to accuracy."""
 
 from kit import axes
-from kit.experiment import MOST_OWN, is_own
 from kit.images import NETWORKS
 from kit.rows import ratio
 from kit.trials import mean_and_half
-from lab.stack.bars import (
-    COLOURS,
-    NATIVE,
-    RING,
-    efficiencies,
-    gains_s,
-    in_all,
-    style,
-)
+from lab.stack import elsewhere
+from lab.stack.bars import COLOURS, efficiencies, gains_s, in_all, style
 from lab.stack.claims import above_100, in_the_figure
 from lab.stack.learning import BARS, DENSE, SPARSE, final, first
 
 ONE_A_NODE = " x 1 rank"  # in the words of a place
 IN_BARS = "In a bar: scaling efficiency, and what a technique gains over the bar above."
-NO_LATENCY = " No latency: MPI's own messages do not wait for the emulated link's, all others do."
-OWN = f" Own: this processor's own time, where it is more than {100 * MOST_OWN:.0f} % of the step."
+LINKS = (
+    " Black mark: computing and links by the formulas alone. Diamond: also TCP's headers, this "
+    "processor's own work and the update."
+)
+ONE_NODE = "One node sends nothing: what is missing to 100 % there is the stack's own work."
 AT_ENDS = "An accuracy is reached at the end of an epoch, not where lines cross."
 
 
@@ -59,33 +54,44 @@ def draw_bars(here: dict):
     title += f"{faster_than_the_first(here)}"
     figure, (axis,) = axes.frame(title, 1, 1, (axes.WIDTH_INCHES, 5.2))
     alone_s, k = here["alone"]["median_s"], here["dilation"]
-    bars, free = [], here.get("latency_free")
+    bars = []
     for row, gain_s in zip(here["rows"], gains_s(here["rows"])):
         note = f"{100 * alone_s / row['step']['median_s']:.0f} %"
-        if gain_s is not None and not (row["name"] == RING and free):
-            note += f",  gain {axes.MS * gain_s / k:.1f} ms"  # none over one without latency
-        if is_own(row["own_share"]):
-            note += f",  own {row['own_share']:.0%}"
-        no_latency = ",\nno latency" if free and row["name"] == NATIVE else ""
-        bar = {"name": row["name"] + no_latency, "timing": row["step"], "note": note}
+        if gain_s is not None:
+            note += f",  gain {axes.MS * gain_s / k:.1f} ms"
+        bar = {"name": row["name"], "timing": row["step"], "note": note}
         bars.append(bar | {"predicted_s": row["predicted_s"]})
     best = min(range(len(bars)), key=lambda i: bars[i]["timing"]["median_s"])
     axes.bars(axis, bars, axes.MS / k, highlight=best)
     off = "exchange off (100 %): forward, backward, update of all weights"
     axis.axvline(axes.MS / k * alone_s, color="black", ls=":", label=off)
     clock = axes.clock(here["dilation"]).replace("\n", " ")
+    links = links_alone(here)
+    if links:
+        x, y = zip(*links)
+        ends = [number - 0.3 for number in y], [number + 0.3 for number in y]
+        axis.vlines(x, *ends, colors="black", lw=2, label="predicted for the links alone")
     axis.set_title(f"like {here['like']}: {here['place']}", fontsize=axes.TEXT_POINTS + 1)
-    axis.set(xlabel=f"time of a step, {clock}", ylim=(len(bars) + 0.6, -0.5))  # for the legend
-    below = IN_BARS + NO_LATENCY * bool(free)
-    below += OWN * any(is_own(row["own_share"]) for row in here["rows"])
-    return axes.finish(figure, axis, below=below)
+    axis.set(xlabel=f"time of a step, {clock}", ylim=(len(bars) + 0.9, -0.5))  # for the legend
+    return axes.finish(figure, axis, below=IN_BARS + LINKS * bool(links))
+
+
+def links_alone(here: dict) -> list[tuple[float, int]]:
+    """[(milliseconds by the formulas alone, number of the bar)]; [] but for the two scenes."""
+    if (here["network"], here["like"], here["ranks"]) not in elsewhere.OTHER.values():
+        return []
+    found = elsewhere.predict(here["network"], here["like"], here["ranks"], here["theta"])
+    names = [row["name"] for row in here["rows"]]
+    return [
+        (axes.MS * row["predicted_s"], names.index(row["name"]))
+        for row in found["rows"]
+        if row["name"] in names
+    ]
 
 
 def faster_than_the_first(here: dict) -> str:
-    """The first bar that waits for the link's latency over the last one, in words."""
+    """The first bar over the last one, in words."""
     rows = here["rows"]
-    if here.get("latency_free"):
-        rows = [row for row in rows if row["name"] != NATIVE]
     first, last = rows[0]["name"].strip("+ "), rows[-1]["step"]
     found = ratio(rows[0]["step"], last)
     ends = f"{found['low_s']:.3g} to {found['high_s']:.3g}"
@@ -108,17 +114,16 @@ def draw_nodes(places: list[dict]):
     axis.axhline(100, color="black", ls=":", label="exchange off, all weights updated")
     here = places[-1]
     control, whose = above_100(places)
-    said = f"\nabove 100 %: not CSC alone; {whose}, which updates all weights: {control:.0%}"
+    said = f" Above 100 %: not CSC alone; {whose}, which updates all weights, has {control:.0%}."
     axis.set(
-        title=f"{NETWORKS[here['network']]}, like {here['like']}, {slower(places)}"
-        + said * bool(whose),
-        xlabel="nodes (1: without the emulated cluster; nothing is sent, so what is missing to "
-        "100 % is own work)",
+        title=f"{NETWORKS[here['network']]}, like {here['like']}, {slower(places)}",
+        xlabel="nodes (1: without the emulated cluster)",
         ylabel="scaling efficiency, %",
         xticks=ranks,
         ylim=(0, 115),
     )
-    return axes.finish(figure, axis)
+    below = ONE_NODE * (ranks[0] == 1) + said * bool(whose)
+    return axes.finish(figure, axis, below=below.strip())
 
 
 def slower(places: list[dict]) -> str:
@@ -135,23 +140,23 @@ def draw_learning(result: dict):
         epochs = zip(*learning["runs"][name], strict=True)
         found = [mean_and_half([final([row]) for row in rows]) for rows in epochs]
         means, halves = [mean for mean, _ in found], [half or 0.0 for _, half in found]
-        line = {"capsize": 3, "label": f"{name}: the step of {bar}"} | style(bar)
+        line = {"capsize": 3, "label": f"{name}: steps of {bar.strip('+ ')}"} | style(bar)
         axis.errorbar(learning["time_s"][name], means, halves, **line)
     axis.axhline(learning["wanted"], color="grey", ls=":", label=f"{learning['wanted']:g} %")
     runs, ranks = len(learning["runs"]["dense"]), learning.get("ranks", result["ranks"])
-    often = f"{runs} trainings each: mean and 95 % interval" if runs > 1 else "one training each"
-    title = f"Small network, {learning.get('place', f'{ranks} ranks')}\n{often}"
+    often = f"{runs} trainings each, mean and 95 % interval" if runs > 1 else "one training each"
+    where = f"Small network, {learning.get('place', f'{ranks} ranks')}; {often}."
     clock = "seconds"
     if learning["composed"]:
         clock = (
             "seconds of the cluster: steps of the small network x time of the full-size one's step"
         )
     axis.set(
-        title=f"{title}\n{first(learning)}",
+        title=first(learning),
         xlabel=clock,
         ylabel="held-out images right, %",
     )
-    below = f"{AT_ENDS} {first_epoch(learning['runs'])}"
+    below = f"{where} {AT_ENDS} {first_epoch(learning['runs'])}"
     return axes.finish(figure, axis, below=below)
 
 

@@ -41,7 +41,7 @@ def measure(run: kit.Run, stacks) -> Iterator[dict]:
         "latency_free": run.regime.waited is not None and not run.regime.links_are_waited_for,
     }
     bars.show(run, here)
-    other = elsewhere.predict(options.network, options.theta)
+    other = elsewhere.predict(*elsewhere.OTHER[options.network], options.theta)
     if emulated:
         elsewhere.show(run, other)
     earlier = run.earlier()
