@@ -86,3 +86,23 @@ def update(
     Hint: in NumPy, a float16 array divided by a Python number is a float16 array.
     """
     raise NotImplementedError
+
+
+# Exercise 5 (medium, 20 minutes)
+def in_blocks(x: np.ndarray, block: int) -> np.ndarray:
+    """float32 numbers (n,) as they arrive after they were sent in 8 bits: float32 again, (n,).
+
+    The first `block` numbers are a block, then the next; the last one may be shorter.
+    A block shares s: the least power of two with which no |x| / s is above 448.
+    Each x / s is rounded to E4M3, to nearest, ties to even. What arrives is s times that.
+
+    From 2^k to 2^(k+1) E4M3 has the multiples of 2^(k-3), for k = -6 and more. Below 2^-6 it has
+    the multiples of 2^-9.
+
+    in_blocks([460, 0.001, 0.001], 2) -> [448, 0, 0.0009765625]
+    in_blocks([300, 1, 0.3], 3) -> [288, 1, 0.3125]
+    in_blocks([0, 0], 2) -> [0, 0]
+
+    Hint: np.frexp(y)[1] is k + 1 of each number, and np.rint rounds ties to even.
+    """
+    raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Lesson 05 with --mine: your rounded sums, your loss scale and your update in a training."""
+"""Lesson 05 with --mine: your rounded sums and blocks; loss scale and update in a training."""
 
 import itertools
 
@@ -29,6 +29,11 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
             )
             title, place = f"Relative error: {title}", on(0, RANKS[1:], yours[1:], "rounding")
             series.append(mine.series("half_sum", title, ("ranks", RANKS), ours, yours, on=place))
+    if "in_blocks" in mine:
+        for every_hop, title in KINDS.items():
+            both = ([error(added(f), p, every_hop) for p in RANKS] for f in mine.pair("in_blocks"))
+            title, at = f"Relative error, 8-bit blocks: {title}", ("ranks", RANKS)
+            series.append(mine.series("in_blocks", title, at, *both))
     names = [name for name in ("half_sum", "next_scale", "update") if name in mine]
     if names:
         train, _ = images.load(run)
@@ -45,6 +50,21 @@ def error(half_sum, p: int, every_hop: bool) -> float:
     xs = [random.standard_normal(1000).astype(np.float32) for _ in range(p)]
     exact = np.sum(xs, axis=0, dtype=np.float64)
     return rounding.rms(half_sum(xs, every_hop) - exact) / rounding.rms(exact)
+
+
+def added(in_blocks):
+    """half_sum with blocks of 32 8-bit numbers on the wire."""
+
+    def sent(x: np.ndarray) -> np.ndarray:
+        return in_blocks(x, 32)
+
+    def block_sum(xs: list[np.ndarray], every_hop: bool) -> np.ndarray:
+        total = xs[0] if every_hop else sent(xs[0])
+        for x in xs[1:]:
+            total = sent(total) + x if every_hop else total + sent(x)
+        return sent(total)
+
+    return block_sum
 
 
 def learn(run: kit.Run, train, pick) -> tuple[list[float], list[float]]:
@@ -74,6 +94,7 @@ YOURS = Yours(
         "half_sum": "sums of the training, and their errors",
         "next_scale": "its loss scale",
         "update": "its weights",
+        "in_blocks": "sums of 8-bit numbers",
     },
     measure,
 )

@@ -28,3 +28,15 @@ def update(master, total, scale, rate):
         gradient = total.astype(np.float32) / np.float32(scale)
         master = master - np.float32(rate) * gradient
     return master, master.astype(np.float16)
+
+
+def in_blocks(x, block):
+    received = np.zeros_like(x)
+    for i in range(0, len(x), block):
+        part = x[i : i + block].astype(np.float64)
+        largest = abs(part).max()
+        s = 2.0 ** np.ceil(np.log2(largest / 448)) if largest else 1.0
+        y = part / s
+        step = np.maximum(2.0 ** (np.frexp(y)[1] - 4), 2.0**-9)
+        received[i : i + block] = np.rint(y / step) * step * s
+    return received

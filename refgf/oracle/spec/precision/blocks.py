@@ -1,9 +1,12 @@
-"""P9: 8-bit numbers on the wire, which share a power of two in blocks."""
+"""P9: 8-bit numbers on the wire, which share a power of two in blocks; exercise in_blocks."""
+
+from collections.abc import Callable
 
 import numpy as np
 
 from refgf.oracle.spec.calls import same_bits
 from refgf.oracle.spec.draw import Draw, pick, random_source
+from refgf.oracle.spec.exercise import Exercise, tenths
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 
 LARGEST = 448  # of E4M3
@@ -113,20 +116,24 @@ def never_below_one(part):
     return np.maximum(1.0, scale_of(part))
 
 
-def cut_off(x: np.ndarray, block: int) -> np.ndarray:
-    """Numbers as they can be sent with the largest one's own power of two, divided by 256."""
-    lowered = x.copy()
-    for i in range(0, len(x), block):
-        part = lowered[i : i + block]
-        _, above = np.frexp(np.abs(part).max())  # the largest is 2^(above-1) or more
-        limit = np.float32(LARGEST * 2.0 ** (above - 9))
-        part[...] = np.clip(part, -limit, limit)
-    return lowered
+def cut_off(function):
+    """The scale is the largest number's own power of two, divided by 256."""
+
+    def in_blocks(x, block=32):
+        x = x.copy()
+        for i in range(0, len(x), block):
+            part = x[i : i + block]
+            _, above = np.frexp(np.abs(part).max())  # the largest is 2^(above-1) or more
+            limit = np.float32(448 * 2.0 ** (above - 9))
+            part[...] = np.clip(part, -limit, limit)
+        return function(x, block)
+
+    return in_blocks
 
 
-@P9.mistake("the scale is the largest number's own power of two, and above 448 is cut off")
-def cut_off_at_448(x, block=32):
-    return in_blocks(cut_off(x, block), block)
+P9.mistake("the scale is the largest number's own power of two, and above 448 is cut off")(
+    cut_off(in_blocks)
+)
 
 
 @P9.mistake("numbers are cut off to E4M3, not rounded", e4m3)
@@ -152,3 +159,89 @@ def no_denormals(y):
 def lost_alone(x, block=32):
     good = np.isfinite(x)
     return np.where(good, in_blocks(np.where(good, x, np.float32(0)), block), np.float32(np.nan))
+
+
+# ---- exercise in_blocks ----
+
+
+def one_block(random: np.random.Generator) -> list[tuple]:
+    return [(tenths(random, n), block) for n, block in ((3, 3), (5, 5), (6, 32))]
+
+
+def apart(random: np.random.Generator) -> list[tuple]:
+    """Each block has other magnitudes than the one before; the last block is shorter."""
+    found = []
+    for n, block in ((3, 2), (5, 3), (7, 2)):
+        exponents = 3 * ((np.arange(n) // block + random.integers(3)) % 3) - 3
+        found.append(((tenths(random, n) * 10.0**exponents).astype(np.float32), block))
+    return found
+
+
+def near_448(random: np.random.Generator) -> list[tuple]:
+    """Largest numbers from 449 to 511, and from 257 to 447, times a power of two."""
+    tops = [*random.integers(449, 512, 2), *random.integers(257, 448, 2)]
+    powers = np.exp2(random.integers(-1, 4, (4, 1)))
+    xs = np.column_stack([tops, random.integers(-200, 200, (4, 2))]) * powers
+    return [(x.astype(np.float32), 3) for x in xs]
+
+
+def awkward(random: np.random.Generator) -> list[tuple]:
+    """With a scale of 1: ties, and numbers below 2^-6. Zeros, no numbers."""
+    ties = [448, *(2 * random.integers(8, 16, 2) + 1)]
+    small = [448, *(random.integers(2, 8, 2) * 2.0**-9)]
+    below = [448, 2.0**-11, 2.0**-9]
+    rows = [np.array(row, np.float32) for row in (ties, small, below, [0, 0, 0], [])]
+    return [(row, 3) for row in rows]
+
+
+BLOCKS_05 = Exercise("05.5", in_blocks, relative=1e-12)  # the sign of a zero is left open
+BLOCKS_05.part("one block", 1, one_block)
+BLOCKS_05.part("several blocks, the last one shorter", 1, apart)
+BLOCKS_05.part("the largest number is near 448 times a power of two", 1, near_448)
+BLOCKS_05.part("ties, numbers below 2^-6, zeros, no numbers", 1, awkward)
+
+
+def made_of(scale: Callable = scale_of, rounded: Callable = e4m3) -> Callable:
+    """in_blocks with another scale or another rounding."""
+
+    def made(x, block=32):
+        blocks = [x[i : i + block].astype(np.float64) for i in range(0, len(x), block)]
+        received = [rounded(part / scale(part)) * scale(part) for part in blocks]
+        return np.concatenate([x[:0], *received]).astype(x.dtype)
+
+    return made
+
+
+BLOCKS_05.given("each block has a scale of its own, not all of x", block=lambda block: 2**40)
+BLOCKS_05.mistake("s is a power of two, not the largest number divided by 448")(made_of(any_scale))
+BLOCKS_05.mistake("your s is twice as large as it must be")(made_of(twice_the_scale))
+BLOCKS_05.mistake("s may be below 1: small numbers are enlarged")(made_of(never_below_one))
+BLOCKS_05.mistake("you cut off at 448; here s is large enough for the largest number")(
+    cut_off(in_blocks)
+)
+BLOCKS_05.mistake("you cut digits off; wanted the nearest number of E4M3")(
+    made_of(rounded=truncated)
+)
+BLOCKS_05.mistake("a tie is rounded to the even multiple, as np.rint does it")(
+    made_of(rounded=half_up)
+)
+BLOCKS_05.mistake("below 2^-6 E4M3 still has the multiples of 2^-9")(made_of(rounded=no_denormals))
+
+
+@BLOCKS_05.mistake("below 2^-6 the multiples stay those of 2^-9: they become no finer")
+def ever_finer(x, block):
+    def rounded(y):
+        step = np.exp2(np.frexp(y)[1] - 4.0)
+        return np.rint(y / step) * step
+
+    return made_of(rounded=rounded)(x, block)
+
+
+@BLOCKS_05.mistake("in a block of zeros you divide 0 by 0")
+def zeros_are_nan(x, block):
+    return made_of(lambda part: scale_of(part) if part.any() else 0.0)(x, block)
+
+
+@BLOCKS_05.mistake("your result is float64: what arrives is float32 again")
+def float64_blocks(x, block):
+    return in_blocks(x, block).astype(np.float64)

@@ -1,8 +1,11 @@
-"""Other rules for lesson 05: what a sum comes with, which term is first, how a scale is written."""
+"""Other rules for lesson 05: what a sum comes with, which term is first, how a scale is written,
+which numbers are a block.
+"""
 
 import numpy as np
 
 from refgf.oracle.spec.change import CHANGES, Change
+from refgf.oracle.spec.precision.blocks import BLOCKS_05, cut_off
 from refgf.oracle.spec.precision.half_sum import HALF_SUM_05
 from refgf.oracle.spec.precision.master import UPDATE_05
 from refgf.oracle.spec.precision.scale import SCALE_05
@@ -127,6 +130,29 @@ APPLIED = {
 }
 
 
+# ---- the blocks ----
+
+
+def from_the_end(function):
+    return lambda x, block: function(x[::-1], block)[::-1]
+
+
+FITS = "the least power of two with which no |x| / s is above 448."
+CUT_OFF = {
+    FITS: (
+        "the power of two with which the largest |x| / s is from 256 to below 512.\n"
+        "    What is above 448 then is sent as 448."
+    ),
+    "you cut off at 448; here s is large enough for the largest number": "",
+}
+FROM_THE_END = {
+    "The first `block` numbers are a block, then the next; the last one may be shorter.": (
+        "The last `block` numbers are a block, then those before; the first one may be shorter."
+    ),
+    "several blocks, the last one shorter": "several blocks, the first one shorter",
+}
+
+
 def exponents(scale, *rest):
     return int(np.log2(scale)), *rest
 
@@ -159,5 +185,9 @@ CHANGES["05"] = [
             ),
             Change(UPDATE_05, "here a third result says `applied`", with_applied, words=APPLIED),
         ],
+    ],
+    [
+        [Change(BLOCKS_05, "here what is above 448 is cut off", cut_off, words=CUT_OFF)],
+        [Change(BLOCKS_05, "here blocks begin at the end", from_the_end, words=FROM_THE_END)],
     ],
 ]
