@@ -32,8 +32,10 @@ PREDICTION  n samples on p ranks. A sample from level l costs a rank c_l seconds
 Before you run it, write down: memory holds half of the shard, and there is no disk. How many times
 as fast as without a cache is the second epoch? And with nine tenths?
 
-This is strong scaling: all ranks share one data set. After this lesson you can predict an epoch
-from shares and costs, and say why misses dominate (Amdahl) and when a cache gains nothing.
+This is strong scaling: all ranks share one data set. The slow store is emulated; several nodes
+measure their epochs again from another store, the folder of rank 0's node. After this lesson you
+can predict an epoch from shares and costs, and say why misses dominate (Amdahl) and when a cache
+gains nothing.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/14_data_cache.py)
     1. Let memory evict the least recently used sample when it is full. It has room for half of the
@@ -46,7 +48,7 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/14_data_cache.py)
 A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/14.md)
     a. "Half of the data in memory gives half of the gain." -v: "How much memory?", in seconds and
        as a factor.
-    b. "A cache always helps." --slow-store 10gbit,10us: a second, fast store.
+    b. "A cache always helps." --slow-store 10gbit,10us: the slow store is fast then.
     c. "Each rank needs a copy, so a cache costs p times the memory." --ranks-per-node 4 -v, then 1.
 """
 

@@ -59,7 +59,7 @@ ALTS = {
     "14_data_cache_levels": "Bars: where the images of the last epoch come from, for each cache; "
     "memory of each node's cache.",
     "14_data_cache_stores": "Seconds of the first and of later epochs with each cache, measured "
-    "and predicted, when the slow store is a folder of another node.",
+    "and predicted, when the store is the folder of another node.",
     "14_data_cache_training": "Bars: seconds of waiting for images and of steps in the first two "
     "epochs, without a cache, with one in memory, and with prefetching.",
     "15_performance_model_bottlenecks": "Which of computing and network takes the largest share of "

@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from docs.tools import gains
+from kit.claims import FAILS, HOLDS, decide
 from kit.reveal import number
 from lab.cache import claims, epochs, picture, training
 
@@ -106,3 +108,23 @@ def test_timings_of_each_epoch_over_trainings():
     one, other = [{"seconds": 2.0}, {"seconds": 5.0}], [{"seconds": 1.0}, {"seconds": 4.0}]
     found = training.slowest(run, [one, other])
     assert found == [{"seconds": [1.0, 2.0]}, {"seconds": [4.0, 5.0]}]
+
+
+def test_the_first_epoch_is_judged_by_the_cache_that_fills_longest():
+    """One cache that takes 1.2 times as long to fill is enough to lose the claim."""
+    result, judged = gains.figure("14_data_cache"), claims.CLAIMS[0]
+    assert decide(judged, result).verdict == HOLDS
+    plain, *cached = result["rows"][:6]
+    cached[1]["first_s"] = [1.2 * seconds for seconds in plain["first_s"]]
+    assert decide(judged, result).verdict == FAILS
+    cached[1]["first_s"] = [0.9 * seconds for seconds in plain["first_s"]]
+    assert decide(judged, result).verdict == FAILS  # were some of them hits?
+
+
+def test_predictions_miss_by_a_factor_either_way():
+    result, judged = gains.figure("14_data_cache"), claims.CLAIMS[5]
+    assert decide(judged, result).verdict == HOLDS
+    epoch = result["rows"][0]["epochs"][1]
+    for times in (1.7, 1 / 1.7):
+        epoch["predicted_s"] = epoch["seconds"] * times
+        assert decide(judged, result).verdict == FAILS

@@ -10,7 +10,7 @@ from lab.cache.yours import YOURS
 
 
 def stores(result: dict) -> list[str]:
-    """The slow store, the emulated one if every rank has it, then those that nodes have."""
+    """The slow store, which is emulated, if every rank has it; then the folder of another node."""
     return list(dict.fromkeys(row["store"] for row in result["rows"]))
 
 
@@ -28,13 +28,17 @@ def first(result: dict, name: str) -> dict:
     return summary(row(result, name)["first_s"])
 
 
-def first_epochs(relation: str, factor: float):
-    """Compares first epochs, if the first store is the emulated one."""
+def first_epochs(worst, relation: str, factor: float):
+    """Compares the longest (max) or shortest (min) first epoch of all caches, by its median."""
 
     def compare(result: dict) -> tuple | None:
-        if "EMULATED" not in result["rows"][0]["store"]:
+        store = stores(result)[0]
+        if "EMULATED" not in store:
             return None
-        return first(result, "memory"), relation, first(result, "no cache"), factor
+        names = [row["name"] for row in result["rows"] if row["store"] == store]
+        cached = [first(result, name) for name in names if name != "no cache"]
+        found = worst(cached, key=lambda timing: timing["median_s"])
+        return found, relation, first(result, "no cache"), factor
 
     return compare
 
@@ -45,11 +49,11 @@ def later_s(result: dict, name: str, store: int = 0) -> float:
 
 
 def of_files(result: dict) -> tuple | None:
-    """Compares what files on disk gain from the second store and from the first."""
+    """Compares what files on disk gain with the second store and with the first."""
     if len(stores(result)) < 2:
         return None
-    slow, fast = (later_s(result, "no cache", i) / later_s(result, "disk", i) for i in (0, 1))
-    return fast, "<", slow, 0.5
+    slow, folder = (later_s(result, "no cache", i) / later_s(result, "disk", i) for i in (0, 1))
+    return folder, "<", slow, 0.5
 
 
 def later(result: dict) -> list[tuple]:
@@ -63,11 +67,10 @@ def later(result: dict) -> list[tuple]:
     return found + [(seconds, row["predicted_s"]) for row in swept for seconds in row["seconds"]]
 
 
-def largest_error(result: dict) -> float:
-    """Of the later epochs that take at least 50 ms."""
-    return max(
-        abs(predicted / seconds - 1) for seconds, predicted in later(result) if seconds >= 0.05
-    )
+def largest_factor(result: dict) -> float:
+    """Between later epochs that take at least LONG_S and their predictions, either way."""
+    long = [(seconds, predicted) for seconds, predicted in later(result) if seconds >= LONG_S]
+    return max(max(pair) / min(pair) for pair in long)
 
 
 def most_over(result: dict) -> float:
@@ -80,19 +83,21 @@ def waited(name: str, epoch: int) -> tuple:
     return "training", name, epoch, "waited_s"
 
 
+LONG_S = 0.1
 BUSY = "other load: a cache saves waiting, and takes processor time"
 CLAIMS = (
     Claim(
-        "From the emulated slow store the first epoch takes 0.9 to 1.1 times as long as without a "
-        "cache: all are misses.",
-        first_epochs("<", 1.1),
+        "In the first epoch all are misses, so a cache gains nothing: from the slow store it takes "
+        "0.95 to 1.15 times as long as without one.",
+        first_epochs(max, "<", 1.15),
         BUSY,
         kind=LIMIT,
-        control=first_epochs(">", 0.9),
+        control=first_epochs(min, ">", 0.95),
     ),
     Claim(
-        "With the shard in memory, later epochs take at most 0.1 times as long as without a cache.",
-        lambda r: (later_s(r, "memory"), "<", later_s(r, "no cache"), 0.1),
+        "With the shard in memory, later epochs take at most 0.02 times as long as without a "
+        "cache.",
+        lambda r: (later_s(r, "memory"), "<", later_s(r, "no cache"), 0.02),
         BUSY,
         kind=GAIN,
     ),
@@ -104,20 +109,21 @@ CLAIMS = (
         control=lambda r: (later_s(r, "half memory"), "<", later_s(r, "no cache"), 0.7),
     ),
     Claim(
-        "Later epochs with half on disk take at most half as long as with it in the slow store.",
-        lambda r: (later_s(r, "half memory + disk"), "<", later_s(r, "half memory"), 0.5),
+        "Later epochs with half on disk take at most 0.3 times as long as with it in the slow "
+        "store.",
+        lambda r: (later_s(r, "half memory + disk"), "<", later_s(r, "half memory"), 0.3),
         "how slow the store is next to the disk",
     ),
     Claim(
-        "From a faster store, the folder of another node, files on disk gain at most half as much "
-        "as from the slow one.",
+        "Files on disk gain at most half as much over the folder of another node as over the slow "
+        "store.",
         of_files,
-        "how fast the other store is",
+        "how fast the folder of another node is",
     ),
     Claim(
-        "The error of a later epoch's prediction is at most half of its time, from 50 ms on. "
-        "Shorter ones take at most 3 times as long as predicted.",
-        (largest_error, "<", 1.0, 0.5),
+        "From 100 ms on, a later epoch's prediction misses by at most a factor of 1.6. Shorter "
+        "ones take at most 3 times as long as predicted.",
+        (largest_factor, "<", 1.0, 1.6),
         BUSY,
         control=(most_over, "<", 1.0, 3.0),
     ),
@@ -128,14 +134,14 @@ CLAIMS = (
         timed=False,
     ),
     Claim(
-        "In training from the slow store, the second epoch waits for images at most 0.2 times as "
+        "In training from the slow store, the second epoch waits for images at most 0.1 times as "
         "long with the shard in memory.",
-        (waited("memory", 1), "<", waited("no cache", 1), 0.2),
+        (waited("memory", 1), "<", waited("no cache", 1), 0.1),
         BUSY,
     ),
     Claim(
-        "A batch loaded ahead shortens the wait of the first epoch, too: to at most 0.75 times.",
-        (waited("memory, prefetch", 0), "<", waited("memory", 0), 0.75),
+        "A batch loaded ahead shortens the wait of the first epoch, too: to at most 0.5 times.",
+        (waited("memory, prefetch", 0), "<", waited("memory", 0), 0.5),
         "steps that are shorter than loading",
     ),
 )

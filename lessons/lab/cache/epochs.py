@@ -50,7 +50,7 @@ class CacheBench:
         """Seconds per sample from each level, all ranks at once: the slowest rank's median."""
         run, place = self.run, self.place
         run.section("What a sample costs")
-        run.say(f"slow store: {store}")
+        run.say(f"store: {store}")
         steps = place.steps(run, COST_EPOCH)[: run.quick(2, 12)]
         mine, cost = [step[run.rank] for step in steps], {}
         count = max(run.plain.allgather(sum(map(len, mine))))
@@ -80,7 +80,7 @@ class CacheBench:
         """Epochs with each combination of levels."""
         run, n = self.run, self.place.data.size
         run.section("Epochs with each cache")
-        run.say(f"images per second by epoch, slow store: {store}")
+        run.say(f"images per second by epoch, store: {store}")
         count, rows, table = run.quick(2, 3, 5), [], []
         for name, setting in SETTINGS.items():
             timed = self.epochs(store, setting, count + SHORT * (setting[0] == 1.0), cost)
@@ -103,7 +103,7 @@ class CacheBench:
         run, n, rows, table = self.run, self.place.data.size, [], []
         known = {SETTINGS[row["name"]]: row["epochs"] for row in compared if row["store"] == store}
         run.section("How much memory?")
-        run.say(f"epochs after the first, slow store: {store}")
+        run.say(f"epochs after the first, store: {store}")
         for share in run.quick([0.0, 0.5, 1.0], [0.0, 0.25, 0.5, 0.75, 0.9, 1.0]):
             row, cells = {"share": share}, [f"{100 * share:.0f} %"]
             for name, disk in RESTS.items():

@@ -1,6 +1,6 @@
 """The data set of lesson 14 on a slow store, and the caches of its nodes.
 
-place = levels.prepare(run, stack)             the data set, its file names, nodes, slow stores
+place = levels.prepare(run, stack)             the data set, its file names, nodes, stores
 cache = levels.make(run, place, read, ...)     an empty cache of this rank's node
 levels.check_hits(run, place, cache, ...)      are the hits those that the limits imply?
 """
@@ -74,7 +74,7 @@ class Place:
 
     nodes    the ranks of each node
     folder   this node's folder for copies
-    stores   {name: slow store}
+    stores   {name: store}
     """
 
     data: Dataset
@@ -176,7 +176,7 @@ def slow_stores(run: kit.Run, paths: list[str], stack: contextlib.ExitStack) -> 
         remote = RemoteStore(run.plain, paths if run.rank == 0 else None)
         stack.callback(remote.close)
         found["folder of another node"], run.opaque = remote, True  # its bytes are not sent by MPI
-        run.say("slow store: the folder of rank 0's node, which sends the files over TCP")
+        run.say("another store: the folder of rank 0's node, which sends the files over TCP")
         run.say("(also to ranks of its own node)")
     return found
 

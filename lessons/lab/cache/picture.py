@@ -16,14 +16,14 @@ MEMORY = {
     "Rss": "sum of what each rank maps (Rss)",
 }
 CACHES = {  # the shard: the images of a node
-    "no cache": "no cache: all\nfrom the slow store",
+    "no cache": "no cache: all\nfrom the store",
     "disk": "shard on disk",
     "half memory": "half in memory,\nhalf in the store",
     "half memory + disk": "half in memory,\nhalf on disk",
     "memory": "shard in memory",
     "memory + disk": "shard in memory\nand on disk",
 }
-SOURCES = {"memory": "the node's memory", "disk": "the node's disk", "store": "the slow store"}
+SOURCES = {"memory": "the node's memory", "disk": "the node's disk", "store": "the store"}
 STYLES = {"memory": axes.style(2), "disk": axes.style(5), "store": axes.style(1)}
 LABEL = {"textcoords": "offset points", "ha": "center"}
 
@@ -56,9 +56,9 @@ def apart(result: dict, store: str) -> str:
     plain_s = median(rows.pop("no cache"))
     ratios = [median(times_s) / plain_s for times_s in rows.values()]
     return (
-        "The verdict on first epochs is that of the emulated store (the first figure). Here they "
+        "The verdict on first epochs is that of the slow store (the first figure). Here they "
         f"scatter: with a cache they take {min(ratios):.2g} to {max(ratios):.2g} times as long as "
-        "without one, because rank 0 sends the files on cores that all ranks share."
+        "without one."
     )
 
 
@@ -84,7 +84,7 @@ def draw_epochs(axis, result: dict, store: str) -> None:
                 axis.annotate(f"{in_words(first_s / x)} x", (x, at), (0, 8), **LABEL)
     axis.set_yticks(places, [CACHES[row["name"]] for row in rows])
     axis.set(
-        title=f"Time of an epoch. Slow store:\n{store_in_words(store, result)}",
+        title=f"Time of an epoch. {store_in_words(store, result)}",
         xlabel="seconds of this machine, on the slowest rank\n"
         "(2 x: twice as fast as later epochs without a cache)",
         xscale="log",
@@ -93,11 +93,11 @@ def draw_epochs(axis, result: dict, store: str) -> None:
 
 
 def store_in_words(store: str, result: dict) -> str:
-    """Of the slow store, which holds all images: who reads them, and how fast."""
+    """Of the store, which holds all images: the slow one, or the folder of another node."""
     if "EMULATED" not in store:
-        return f"{store}, over TCP"
+        return f"Store:\nthe {store}, over TCP"
     rate, latency = result["options"]["slow_store"].split(",")
-    return f"EMULATED, {rate} for each rank, {latency} a file"
+    return f"Slow store (EMULATED):\n{rate} for each rank, {latency} a file"
 
 
 def in_words(gain: float) -> str:

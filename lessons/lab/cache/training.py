@@ -105,6 +105,6 @@ def compare(run: kit.Run, place: levels.Place) -> dict:
         raise AssertionError(f"training: got parameters {hashes}; wanted the same with every cache")
     heads = [f"epoch {e + 1}{what}" for e in range(settings.epochs) for what in ("", ", waiting")]
     run.table(["loader", *heads], table)
-    run.say(f"slow store: {store}; waiting: for images, on the rank that waits most")
+    run.say(f"store: {store}; waiting: for images, on the rank that waits most")
     run.say("the same parameters after every one of these trainings, bit for bit")
     return found

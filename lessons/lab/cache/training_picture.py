@@ -3,19 +3,17 @@
 from kit import axes
 
 BELOW = (
-    "A whole bar: the epoch of the slowest rank. Its first part: the wait of the rank that waits "
-    "longest, which may be another rank. Then the rest is shorter than either rank's steps."
+    "A whole bar: the epoch of the slowest rank. Hatched: the wait of the rank that waits longest, "
+    "which may be another one."
 )
-PARTS = {"waits for images": "waited_s", "rest: steps": "seconds"}  # where a part of a bar ends
+PARTS = {"waits for images": "waited_s", "rest": "seconds"}  # where a part of a bar ends
 
 
 def draw(training: dict) -> dict:
     """{"training": figure}; {} where nothing was trained. training: of `training.compare`."""
     if not training:
         return {}
-    figure, (axis,) = axes.frame(
-        "Lesson 14: a training from the slow store waits for its images", 1, 1, (10, 5)
-    )
+    figure, (axis,) = axes.frame("Lesson 14: a training waits for its images", 1, 1, (10, 5))
     rows = {
         f"{loader}, epoch {number}": epoch
         for loader, epochs in training.items()
