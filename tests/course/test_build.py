@@ -344,6 +344,41 @@ def test_a_class_of_files_and_folders(built, tmp_path):
     assert ended.returncode == 2 and "got alice twice" in ended.stderr
 
 
+ODD_NAMES = {  # as the system has them: in marks.csv
+    b"Lef\xe8vre": r"Lef\udce8vre",
+    b"a\nb\tc": r"a\nb\tc",
+    b'Li, "Bo"': 'Li, "Bo"',
+    "\N{CJK UNIFIED IDEOGRAPH-674E}".encode(): "\N{CJK UNIFIED IDEOGRAPH-674E}",
+    b"x" * 254: "x" * 254,
+    b"x" * 255: "x" * 255,
+}
+
+
+@pytest.mark.parametrize("language", ["C.UTF-8", "C"])
+def test_a_class_with_odd_names(built, tmp_path, language):
+    """One student's name stops nobody's marks."""
+    source, group = unpacked(built["plain"], tmp_path / "source"), os.fsencode(tmp_path / "class")
+    for name in ODD_NAMES:
+        os.makedirs(os.path.join(group, name))
+        with open(os.path.join(group, name, b"m\xfc.py"), "w") as file:
+            file.write("def slices(n, p):\n    return None\n")
+    (tmp_path / "class" / "zoe.py").write_bytes(LESSON.answers.read_bytes())
+    os.symlink("/", os.path.join(group, b"\xff"))
+    command = [sys.executable, source / "grade.py", group, "--output", tmp_path / "marks"]
+    given = {"capture_output": True, "text": True, "cwd": "/", "timeout": 200}
+    for _ in range(2):  # again into the same folder
+        ended = subprocess.run(command, env={"LC_ALL": language}, **given)
+        assert ended.returncode == 0, ended.stderr
+        assert (
+            r"neither a folder nor a file NAME.py: " in ended.stdout and r"\udcff" in ended.stdout
+        )
+    with (tmp_path / "marks" / "marks.csv").open(newline="", encoding="utf-8") as file:
+        rows = {row[0]: row for row in csv.reader(file)}
+    assert rows.keys() == {"student", "zoe", r"\udcff", *ODD_NAMES.values()}
+    assert rows["zoe"][1:3] == ["19", "19"] and rows[r"Lef\udce8vre"][1:3] == ["0", "19"]
+    assert len(list((tmp_path / "marks").glob("*.txt"))) == len(rows) - 1
+
+
 @pytest.mark.parametrize("lesson", marking.lessons())
 def test_every_lesson(lesson, tmp_path):
     """The build checks that the answers get all points with its seed."""

@@ -3,11 +3,13 @@
     python grade.py SUBMISSIONS [--output marks]
 
 SUBMISSIONS has a file NAME.py or a folder NAME with the lesson's file for each student. Any other
-entry has a line without points, too. So has a link, because it could name any file.
+entry has a line without points, too. So has a link, because it could name any file. A name may have
+any bytes: what is no text is written as an escape, and a long name is cut in that of a text file.
 """
 
 import argparse
 import csv
+import hashlib
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,11 +20,13 @@ from refgf.course.autograder.submission import (
     settings,
     submitted_file,
 )
+from refgf.oracle.foreign.report import as_name
 from refgf.oracle.grade.mark import Mark
 from refgf.oracle.grade.marking import answered, in_words, no_points
 from refgf.oracle.grade.report import as_csv, as_text, cell
 from refgf.oracle.grade.sandbox import workers
 
+LONGEST = 200  # bytes of a name, of the 255 that a file system bears
 Row = tuple[str, list[Mark], str]  # the student, the marks, the lesson that the file answers
 
 
@@ -31,6 +35,7 @@ def main() -> int:
     parser.add_argument("submissions", type=Path, help="a folder: NAME.py, or NAME/ with a file")
     parser.add_argument("--output", type=Path, default=Path("marks"), help="default: marks")
     options = parser.parse_args()
+    sys.stdout.reconfigure(errors="backslashreplace")  # a name may be no text
     table, (lesson, seed) = options.output / "marks.csv", settings()
     rows: list[Row] = []
     try:
@@ -40,14 +45,14 @@ def main() -> int:
         with ThreadPoolExecutor(workers()) as pool:
             for row in pool.map(marked_student, students):
                 rows.append(row)
-                (options.output / f"{row[0]}.txt").write_text(text_of(row, lesson))
-    except ValueError as error:
+                write(options.output / f"{file_name(row[0])}.txt", text_of(row, lesson))
+        write(table, as_csv(rows, lesson, seed).replace("file,", "student,", 1))
+    except (ValueError, OSError) as error:
         print(f"grade.py: {error}", file=sys.stderr)
         return 2
-    table.write_text(as_csv(rows, lesson, seed).replace("file,", "student,", 1))
     print(f"{len(rows)} students: {table}, and a text file for each")
     for said, names in (
-        ("no points, neither a folder nor a file NAME.py", map(str, unread(students))),
+        ("no points, neither a folder nor a file NAME.py", map(as_name, unread(students))),
         (f"these do not answer {in_words(lesson)}", strangers(rows, lesson)),
     ):
         if found := ", ".join(names):
@@ -86,7 +91,7 @@ def require_same_class(table: Path, lesson: str, students: list[Path]) -> None:
     """ValueError if an earlier table would lose marks: of others, or of another lesson."""
     if not table.is_file():
         return
-    with table.open(newline="") as file:
+    with table.open(newline="", encoding="utf-8") as file:
         earlier = list(csv.DictReader(file))
     others = {row.get("student", "") for row in earlier} - {
         cell(name_of(path)) for path in students
@@ -101,7 +106,20 @@ def require_same_class(table: Path, lesson: str, students: list[Path]) -> None:
 
 
 def name_of(path: Path) -> str:
-    return path.name.removesuffix(".py")
+    return as_name(path.name.removesuffix(".py"))
+
+
+def file_name(name: str) -> str:
+    """A student's name; of a long one the beginning, and a number that keeps two such apart."""
+    data = name.encode()
+    if len(data) <= LONGEST:
+        return name
+    return f"{data[:LONGEST].decode(errors='ignore')}-{hashlib.sha256(data).hexdigest()[:8]}"
+
+
+def write(path: Path, text: str) -> None:
+    """In UTF-8, whatever the teacher's terminal uses."""
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def marked_student(path: Path) -> Row:
@@ -121,7 +139,7 @@ def file_of(path: Path, lesson: str) -> Path:
     """The file of a student's entry. ValueError if there is none."""
     if unread([path]):
         raise ValueError(
-            f"submission: got {path.name}; wanted a file NAME.py, or a folder NAME with "
+            f"submission: got {as_name(path.name)}; wanted a file NAME.py, or a folder NAME with "
             f"{lesson}.py, and no link; next: unpack or rename it"
         )
     return submitted_file(path, lesson) if path.is_dir() else path

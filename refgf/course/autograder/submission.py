@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from refgf.oracle.foreign.report import unsafe
+from refgf.oracle.foreign.report import as_name, unsafe
 from refgf.oracle.grade import marking
 from refgf.oracle.grade.mark import Mark
 from refgf.oracle.grade.sandbox import Sandbox
@@ -42,7 +42,7 @@ def submitted_file(folder: Path, lesson: str) -> Path:
     files = [path for path in names if path.is_file() and not path.is_symlink()]
     exact = [path for path in files if path.name == f"{lesson}.py"]
     if len(exact or files) != 1:
-        got = ", ".join(path.name for path in files[:5]) or "no Python file"
+        got = ", ".join(as_name(path.name) for path in files[:5]) or "no Python file"
         raise ValueError(
             f"submission: got {got}; wanted {lesson}.py; next: submit the starter, filled in, "
             "under its own name"

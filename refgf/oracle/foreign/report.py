@@ -24,6 +24,11 @@ def in_one_line(text: object, most: int = 1 << 20) -> str:
     return shown(text, most).replace("\n", " ")
 
 
+def as_name(text: object) -> str:
+    r"""A file's name in one line, whatever its bytes are: b"Lef\xe8vre" -> Lef\udce8vre."""
+    return shown(text).replace("\n", r"\n").replace("\t", r"\t")
+
+
 def exit_name(code: int) -> str:
     """The name of an exit code; Python reports SIGABRT as -6."""
     known = -code in set(signal.Signals)

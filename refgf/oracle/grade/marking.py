@@ -20,6 +20,7 @@ import numpy as np
 
 from refgf.oracle import spec
 from refgf.oracle.foreign.process import CannotStart
+from refgf.oracle.foreign.report import as_name
 from refgf.oracle.grade.difference import difference, plain
 from refgf.oracle.grade.encoding import decoded, encoded
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
@@ -135,7 +136,8 @@ def name_the_lesson(marks: list[Mark], file: Path, lesson: str) -> None:
     if lost and theirs and theirs != ours:
         lost[0].sentence += (
             f"; its first lines say that this file answers {in_words(theirs)}, and it is "
-            f"marked here by {in_words(ours)}: python -m refgf.oracle grade {theirs} {file.name}"
+            f"marked here by {in_words(ours)}: "
+            f"python -m refgf.oracle grade {theirs} {as_name(file.name)}"
         )
 
 

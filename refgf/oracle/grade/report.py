@@ -5,6 +5,7 @@ import io
 import textwrap
 from dataclasses import asdict
 
+from refgf.oracle.foreign.report import as_name
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark
 
 COLUMNS = 100
@@ -81,5 +82,6 @@ def as_csv(rows: list[tuple[str, list[Mark], str]], lesson: str, seed: int | Non
 
 
 def cell(name: str) -> str:
-    """A name that a spreadsheet does not take for a formula."""
-    return "'" + name if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
+    """A name as text that a spreadsheet does not take for a formula."""
+    name = as_name(name)
+    return "'" + name if name.startswith(("=", "+", "-", "@")) else name

@@ -300,6 +300,17 @@ def test_the_command(tmp_path):
     assert first["points"] == 3 and first["exercises"][1]["parts"][0]["sentence"]
 
 
+def test_a_files_name_that_is_no_text_is_in_the_table(tmp_path):
+    names = [tmp_path / os.fsdecode(name) for name in (b"Lef\xe8vre.py", b"a\n.py")]
+    for name in names:
+        name.write_text("")
+    job = run("01", *names, "--csv", tmp_path / "c.csv")
+    assert job.returncode == 1, job.stderr
+    rows = (tmp_path / "c.csv").read_text().splitlines()[1:]
+    shown = [rf"{tmp_path}/Lef\udce8vre.py,0,19,", rf"{tmp_path}/a\n.py,0,19,"]
+    assert [row[: len(name)] for row, name in zip(rows, shown)] == shown
+
+
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
