@@ -18,6 +18,7 @@ from lab.ring import times as ring_times  # noqa: E402
 from lab.stack import bars  # noqa: E402
 from lab.stack import claims as stack_claims  # noqa: E402
 from lab.stack import picture as stack_picture  # noqa: E402
+from lab.two_ranks.naive import through_rank_0  # noqa: E402
 from refgf.comm.ring import ring_allreduce  # noqa: E402
 from refgf.machine import threads  # noqa: E402
 from refgf.machine.trace import TracedComm  # noqa: E402
@@ -53,6 +54,38 @@ def test_all_that_are_level_overlap_each_other():
     _, (axis,) = axes.frame("a title", 1, 1)
     ring_picture.label_fastest(axis, {"points": points})
     assert set(texts(axis)) == {"fastest at 1 KiB: shared memory and MPI's own (level)"}
+
+
+def test_a_sum_that_stops_earlier_is_not_the_fastest_of_the_longest_vector():
+    """Through rank 0 1 s at 4 MiB, its last; the ring 3 s at 64 MiB, which it sums alone."""
+    ring, naive = {ring_names.RING: timing(3.0)}, {ring_names.NAIVE: timing(1.0)}
+    points = [{"bytes": n, "measured": ring | naive} for n in (1024, 2**22)]
+    points.append({"bytes": 2**26, "measured": ring | {ring_names.OWN: timing(4.0)}})
+    _, (axis,) = axes.frame("a title", 1, 1)
+    ring_picture.label_fastest(axis, {"points": points})
+    said = ["fastest at 1 KiB: rank 0 sums for all (naive)", "fastest at 64 MiB: ring"]
+    assert texts(axis) == said
+
+
+@pytest.mark.parametrize("naive_s, verdict", [(7.0, claims.HOLDS), (5.0, claims.FAILS)])
+def test_the_naive_sum_is_compared_where_both_are_measured(naive_s, verdict):
+    both = {ring_names.RING: timing(3.0), ring_names.NAIVE: timing(naive_s)}
+    points = [{"measured": both}, {"measured": {ring_names.RING: timing(9.0)}}]
+    (claim,) = [each for each in ring_names.CLAIMS if "through rank 0" in each.text]
+    assert claims.decide(claim, {"curves": {"": {"points": points}}}).verdict == verdict
+    none = {"curves": {"": {"points": points[1:]}}}
+    assert claims.decide(claim, none).verdict == claims.NOT_MEASURED
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 5])
+def test_through_rank_0_all_ranks_hold_the_sum(p):
+    def body(comm):
+        x = np.arange(3.0) + comm.Get_rank()
+        through_rank_0(comm, x)
+        return x.tolist()
+
+    wanted = [sum(r + i for r in range(p)) for i in range(3)]
+    assert threads.run(p, body) == [wanted] * p
 
 
 @pytest.mark.parametrize("p", [2, 3, 8])

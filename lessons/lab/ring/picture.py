@@ -5,13 +5,14 @@ import textwrap
 
 import kit
 from kit import axes
-from lab.ring.yours import OWN, RING, SHARED, TREE
+from lab.ring.yours import NAIVE, OWN, RING, SHARED, TREE
 
 NAMES = {
     RING: "ring",
     OWN: "MPI's own Allreduce",
     SHARED: "shared memory, no messages",
     TREE: "tree",
+    NAIVE: "rank 0 sums for all (naive)",
 }
 TITLE_COLUMNS = 48
 PREDICTED = "ring, predicted from alpha and beta"
@@ -77,7 +78,7 @@ def series(curve: dict) -> list[tuple]:
         nbytes = [point["bytes"] for point in points]
         timings = [point["measured"][name] for point in points]
         if points:
-            found.append((title, axes.style(i) | {"ms": 5}, nbytes, timings))
+            found.append((title, axes.style(i + (i == axes.YOURS)) | {"ms": 5}, nbytes, timings))
     return found
 
 
@@ -111,6 +112,7 @@ def label_fastest(axis, curve: dict) -> None:
         everyone = [
             (timings[index], title.split(",")[0], style["color"], nbytes[index])
             for title, style, nbytes, timings in series(curve)
+            if nbytes[index] == curve["points"][index]["bytes"]  # the naive sum stops earlier
         ]
         everyone.sort(key=lambda each: each[0]["median_s"])
         _, _, colour, x = everyone[0]

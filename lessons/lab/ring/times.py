@@ -7,7 +7,8 @@ import numpy as np
 import kit
 from kit import call_times
 from lab.ring import oracle
-from lab.ring.yours import OWN, RING, SHARED, TREE, YOUR_RING
+from lab.ring.yours import NAIVE, OWN, RING, SHARED, TREE, YOUR_RING
+from lab.two_ranks.naive import through_rank_0
 from refgf.comm import tree
 from refgf.comm.schedule import Allreduce, collective
 from refgf.comm.slices import slices
@@ -18,6 +19,7 @@ from refgf.predict.fit import bus_bandwidth, fit_line
 
 ITEMSIZE = 4  # bytes of a float32
 IN_A_ROW = 8  # messages to the neighbour
+NAIVE_BYTES = 4 << 20  # at most, because rank 0 takes p times as long as the ring
 LONG = 1 << 20, 4 << 20  # bytes of messages that reach a link's rate
 
 
@@ -110,10 +112,12 @@ def neighbours(run: kit.Run, nbytes: int, repeats: int) -> float:
 
 
 def measure_sums(run: kit.Run, ring: Allreduce, links: dict[str, Link]) -> dict:
-    """Time the ring, what has fewer steps, and shared memory for each size."""
+    """Time the ring, what has fewer steps, the naive sum, and shared memory for each size."""
     run.section("The measurement")
     own = run.mpi_allreduce()  # does not wait for links
     algorithms = {RING: ring, OWN if own else TREE: own or collective(run.comm, tree.allreduce)}
+    if run.size > 1:
+        algorithms[NAIVE] = partial(through_rank_0, run.comm)
     if share_memory(run.comm) and not run.on_gpu:
         algorithms[SHARED] = SharedMemory(run.comm)
         oracle.check_shared_memory(run, algorithms[SHARED])
@@ -126,6 +130,7 @@ def measure_sums(run: kit.Run, ring: Allreduce, links: dict[str, Link]) -> dict:
         times = {
             name: call_times.measure(run, allreduce, [n], run.quick(2, 5))[n]
             for name, allreduce in algorithms.items()
+            if name != NAIVE or nbytes <= NAIVE_BYTES
         }
         predicted_s = ring_allreduce_s(run.size, n, ITEMSIZE, links["busy"])
         points.append({"bytes": nbytes, "predicted_s": predicted_s, "measured": times})
@@ -164,12 +169,11 @@ def show_sums(run: kit.Run, points: list[dict]) -> None:
                 kit.number_of_bytes(nbytes),
                 times[RING],
                 kit.seconds(point["predicted_s"]) if run.size > 1 else "-",
-                *(kit.seconds(times[name].median_s) for name in others),
-                f"{nbytes / ring_s / 1e9:.3g}",
+                *(kit.seconds(times[name].median_s) if name in times else "-" for name in others),
                 f"{bus_bandwidth(run.size, nbytes, ring_s) / 1e9:.3g}",
             ]
         )
-    run.table(["bytes", RING, "predicted", *others, "algbw GB/s", "busbw GB/s"], rows)
+    run.table(["bytes", RING, "predicted", *others, "busbw GB/s"], rows)
     run.say("Times are those of the slowest rank: the median of the repeats, [lowest..highest].")
-    run.say("algbw is the algorithm bandwidth, bytes / time. busbw is the bus bandwidth, 2(p-1)/p")
-    run.say("of algbw: the rate at which each rank's link carries bytes in one direction.")
+    run.say("busbw is the ring's bus bandwidth, 2(p-1)/p bytes / time: the rate at which each")
+    run.say("rank's link carries bytes in one direction. rank 0: it receives all, adds, sends all.")

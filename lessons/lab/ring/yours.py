@@ -14,6 +14,7 @@ from refgf.predict.cost import Link, ring_allreduce_s
 
 # names in the curve
 RING, OWN, TREE, SHARED, YOUR_RING = "ring", "MPI's own", "tree", "no messages", "yours"
+NAIVE = "rank 0"
 
 
 def measure(run: kit.Run, found: dict) -> list[dict]:

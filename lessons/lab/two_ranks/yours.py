@@ -7,6 +7,7 @@ import numpy as np
 import kit
 from kit.mine import Yours
 from kit.words import count
+from lab.two_ranks.naive import through_rank_0
 from lab.two_ranks.training import FEATURES, RATE, SAMPLES, TRUTH, samples
 
 SIZES = 10, 1000, 100_000  # float64
@@ -48,19 +49,6 @@ def times(run: kit.Run) -> dict:
     at, note = ("numbers of each rank", SIZES), count(run.comm.messages, "message")
     more = {"unit": "s", "note": f"{note} of rank 0"}
     return run.mine.series("sum_of_ranks", "Time of a sum through rank 0", at, *both, **more)
-
-
-def through_rank_0(comm, x: np.ndarray) -> None:
-    """The sum of all ranks, as the lesson's mean_of_ranks sends it."""
-    rank, size, other = comm.Get_rank(), comm.Get_size(), np.empty_like(x)
-    for source in range(1, size) if rank == 0 else ():
-        comm.Recv(other, source)
-        x += other
-    for dest in range(1, size) if rank == 0 else ():
-        comm.Send(x, dest)
-    if rank:
-        comm.Send(x, 0)
-        comm.Recv(x, 0)
 
 
 def descend(data, loss, gradient) -> list[float]:
