@@ -23,15 +23,16 @@ PREDICTION  Calls queue behind each other, and none starts before its last gradi
                 start of call i = max(end of call i-1, last gradient of its group is ready)
                 step            = max(end of backward, end of the last call) + update
 
+                communication   = step without overlap - step without exchange
                 can be hidden   = min(communication, backward left after the first gradient)
-                exposed         = step with overlap - step without exchange
-                hidden          = communication - exposed
+                hidden          = step without overlap - step with overlap
+                exposed         = communication - hidden
 
             The timeline computes these from the link, the pace of the accelerator and the
-            processor's own work. Each is measured too: communication by itself, what is left of
-            backward in a trace, and the steps.
+            processor's own work. Each is measured too: by three steps, and what is left of backward
+            by a trace.
 
-Before you run it, write down: forward takes 13 ms, backward 26 ms, and all calls together 38 ms.
+Before you run it, write down: forward takes 13 ms, backward 26 ms, and all calls together 36 ms.
 The first gradient is ready when backward begins. How long is a step with overlap, if theta is 0?
 How long is it, if theta is infinity? How many times as fast as without overlap is each of them?
 

@@ -10,7 +10,6 @@ from lab.csc import picture as csc
 from lab.large_batch import claims as large_batch_claims
 from lab.large_batch import picture as large_batch
 from lab.lazy import picture as lazy
-from lab.overlap import picture as overlap
 from lab.stack import picture as stack
 from lab.topk import picture as topk
 
@@ -27,22 +26,6 @@ def test_steps_within_noise_of_the_fastest_are_a_tie():
     assert lazy.fastest_in_words([18, 6]) == "fastest, a tie: 6 and 18 calls"
     assert lazy.fastest_in_words([2, 18, 6]) == "fastest, a tie: 2, 6 and 18 calls"
     assert lazy.fastest_in_words([1]) == "fastest: 1 call a step"
-
-
-@pytest.mark.parametrize(
-    "hidden_s, overlapped_s, said", [(-0.5, 8.0, True), (0.5, 8.0, False), (-0.5, 11.0, True)]
-)
-def test_where_overlap_makes_a_step_longer_nothing_is_hidden(hidden_s, overlapped_s, said):
-    timing = {"communication": {"median_s": 2.0}, "hidden": {"median_s": hidden_s}}
-    timing |= {"overlapped": {"median_s": overlapped_s}, "sequential": {"median_s": 10.0}}
-    found = {"rows": [timing | {"theta": "inf", "hideable_s": 1.0}]}
-    text = overlap.below(found, 1000.0)
-    adds = f"takes 2.0 ms by itself and adds {2.0 - hidden_s:.1f} ms to a step."
-    assert (f"nothing is hidden: communication {adds}" in text) == said
-    timing |= {"hidden": {"median_s": 0.5}, "overlapped": {"median_s": 11.0}}
-    found = {"rows": [timing | {"theta": "inf", "hideable_s": 1.0}]}
-    text = overlap.below(found, 1000.0)  # by these numbers something is hidden, and no step shorter
-    assert "nothing is hidden" not in text and "is not the shorter one" in text
 
 
 @pytest.mark.parametrize("gap, said", [(0.1, "more than noise"), (0.0, "within noise")])

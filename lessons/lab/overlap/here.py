@@ -3,20 +3,17 @@
     found, charts = here.measure(run)
 
 Your laptop as a cluster. The processor that computes is also the one that communicates, so the
-communication thread takes its time from the computation. The meter (refgf/machine/meter.py) reports
-what overlap hides and how much longer computing takes.
+communication thread takes its time from the computation. A line says what overlap hides, and how
+much longer computing takes.
 """
-
-import textwrap
 
 import numpy as np
 
 import kit
 from kit import flow, images
-from lab.overlap.steps import KINDS, typical_step
+from lab.overlap.steps import KINDS, signed, typical_step
 from refgf.comm.ring import ring_allreduce
 from refgf.exchange.lazy import Theta
-from refgf.machine.meter import ExposedTime
 from refgf.machine.timeline import Timeline, gather
 
 THETA = 2**17  # bytes: a few calls a step
@@ -38,21 +35,19 @@ def measure(run: kit.Run) -> tuple[dict, dict]:
             charts[kind], calls = gather(run.plain, step), len(stack.calls)
     waited = [e.stop_s - e.start_s for e in step.lanes["compute"] if e.name == "WAIT_FOR_DATA"]
     times["communication"] = communication(run, stack, calls)
-    meter = ExposedTime(
-        alone.median_s,
-        times["communication"].median_s,
-        times["overlapped"].median_s,
-        times["sequential"].median_s,
-        sum(waited),
-        max(0.0, alone.median_s - ready_s[0]),
-    )
+    left_s = max(0.0, alone.median_s - ready_s[0])  # of backward
+    off_s, on_s = (times[kind].median_s for kind in KINDS)
     run.table(["", "time"], [[TITLES[kind], timing] for kind, timing in times.items()])
-    run.say(textwrap.fill(str(meter), 100))
+    hideable_s = max(0.0, min(off_s - alone.median_s, left_s))
+    run.say(f"hidden: {signed(off_s - on_s)} of {kit.seconds(hideable_s)} that can be hidden;")
+    slowdown = (on_s - sum(waited)) / alone.median_s
+    run.say(f"with overlap computing takes {slowdown:.2f} times as long")
+    calls_s = times["communication"].median_s
     predicted = {  # as if the calls had cores of their own
-        "sequential": meter.compute_s + meter.communication_s,
-        "overlapped": meter.compute_s + meter.communication_s - meter.hideable_s,
+        "sequential": alone.median_s + calls_s,
+        "overlapped": alone.median_s + calls_s - min(calls_s, left_s),
     }
-    more = {"meter": str(meter), "theta": THETA, "predicted": predicted}
+    more = {"theta": THETA, "predicted": predicted}
     return {"here": times | more}, charts
 
 

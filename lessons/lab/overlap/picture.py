@@ -7,14 +7,14 @@ from kit.rows import overlap
 from kit.words import number_of_bytes, seconds
 from lab.overlap import gantt
 from lab.overlap.here import TITLES
-from lab.overlap.steps import KINDS, name_of, pays
+from lab.overlap.steps import KINDS, hidden, name_of
 
 MS, PERCENT = 1e3, 100
 DRAWN_RANKS = 2
 TITLE = "Lesson 04: overlap. Gradients that are ready are sent while backward goes on"
-WHOLE = (
-    "100 %: the shorter of all calls by themselves and backward from the first call on; both are "
-    "timed apart from the steps, so a little above 100 % is noise."
+HIDDEN = (
+    "Hidden: the step without overlap minus the step with it. 100 %: the shorter of what the calls "
+    "add to the step without overlap, and backward from the first call on."
 )
 CHARTS = {
     "sequential": "No overlap: one thread computes, and stops for each allreduce",
@@ -60,26 +60,7 @@ def steps(result: dict, factor: float):
     left.legend(loc="upper right")
     shares(right, found)
     right.set_title("Communication that overlap hides")
-    return axes.finish(figure, right, below=below(found, factor))
-
-
-def below(found: dict, factor: float) -> str:
-    """What 100 % is, and where nothing is hidden."""
-    said = [WHOLE]
-    for row in found["rows"]:
-        if row["hideable_s"] > 0 and (row["hidden"]["median_s"] < 0 or not pays(row)):
-            said.append(f"At theta {short(theta_of(row))} {nothing_hidden(row, factor)}")
-    return " ".join(said)
-
-
-def nothing_hidden(row: dict, factor: float) -> str:
-    """Why a row has no share: its calls cost more in a step than alone, or overlap does not pay."""
-    alone_ms = MS * row["communication"]["median_s"] / factor
-    added_ms = alone_ms - MS * row["hidden"]["median_s"] / factor
-    if added_ms <= alone_ms:  # by these numbers something is hidden, but no step is shorter
-        return "the step with overlap is not the shorter one, so no share is drawn."
-    took = f"communication takes {alone_ms:.1f} ms by itself and adds {added_ms:.1f} ms to a step."
-    return f"nothing is hidden: {took}"
+    return axes.finish(figure, right, below=HIDDEN)
 
 
 def row_of(name: str, timing: dict, predicted_s: float | None = None) -> dict:
@@ -91,16 +72,15 @@ def shares(axis, found: dict) -> None:
     predicted = found["curve"] + [row["predicted"] for row in found["rows"]]  # --theta: others
     by_theta = {theta_of(at): at for at in predicted if at["hideable_s"] > 0}
     places = {theta: x for x, theta in enumerate(sorted(by_theta))}
-    rows = [row for row in found["rows"] if theta_of(row) in places and pays(row)]
-    rows = [row for row in rows if row["hideable_s"] > 0]
+    rows = [row for row in found["rows"] if theta_of(row) in places and row["hideable_s"] > 0]
     for row in rows:
         look = axes.style(0) | {"label": "measured" if row is rows[0] else None}
         at, percent = [places[theta_of(row)]], PERCENT / row["hideable_s"]
-        axes.points(axis, at, [row["hidden"]], percent, **look)
+        axes.points(axis, at, [hidden(row)], percent, **look)
     curve = [by_theta[theta] for theta in places]
-    hidden = [PERCENT * at["hidden_s"] / at["hideable_s"] for at in curve]
+    share = [PERCENT * at["hidden_s"] / at["hideable_s"] for at in curve]
     dashed = {"ls": "--", "color": axes.PREDICTED}  # an errorbar too, for the legend's order
-    axis.errorbar(range(len(curve)), hidden, label="predicted", **dashed)
+    axis.errorbar(range(len(curve)), share, label="predicted", **dashed)
     axis.set_xticks(range(len(places)), [short(theta) for theta in places], rotation=45)
     axis.set(
         xlabel="theta, bytes (0: a call per gradient; inf: one call)",

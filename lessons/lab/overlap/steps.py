@@ -4,11 +4,10 @@
 
 What is measured, for each theta:
 
-    communication   the same calls, all queued at once; nothing computes
+    communication   step without overlap - step without exchange
     backward left   from the start of the first call to the end of backward, read from a trace
     can be hidden   min(communication, backward left)
-    exposed         step with overlap - step without exchange
-    hidden          communication - exposed, as in refgf/machine/meter.py
+    hidden          step without overlap - step with overlap
 
 What predicts it: the emulated link, the pace of the accelerator, and the processor's own work,
 which is measured without a network and without sleeps.
@@ -87,17 +86,7 @@ def one_theta(run: kit.Run, model: Replica, theta: float, count: int) -> tuple[d
             row[kind] = virtual.time_steps(run, stack, count)
             row["calls"] = len(stack.calls)
             charts[kind] = gather(run.plain, typical_step(run, timeline, row[kind].median_s))
-            if overlap:
-                queued = partial(at_once, stack)
-                row["communication"] = run.time(queued, run.quick(2, 2, 5), warmup=0)
     return row, charts
-
-
-def at_once(stack) -> None:
-    """The calls of a step without its computing: all gradients are ready at once."""
-    for i in range(len(stack.model.gradients.specs)):
-        stack.ready(i)
-    stack.finish()
 
 
 def typical_step(run: kit.Run, timeline: Timeline, median_s: float) -> Timeline:
@@ -139,9 +128,14 @@ def row_of(result: dict, theta: float) -> dict | None:
     return at(result, "steps", "rows", {"theta": theta})
 
 
-def pays(row: dict) -> bool:
-    """Is the step with overlap shorter? Else nothing is hidden, whatever the sums below say."""
-    return row["overlapped"]["median_s"] < row["sequential"]["median_s"]
+def hidden(row: dict) -> dict:
+    """The timing of what overlap hides, of a row in the JSON; below 0 where the step is longer."""
+    off, on = (row[kind] for kind in KINDS)
+    return {
+        "median_s": off["median_s"] - on["median_s"],
+        "low_s": off["low_s"] - on["high_s"],
+        "high_s": off["high_s"] - on["low_s"],
+    }
 
 
 # ---- the prediction ----
@@ -175,11 +169,10 @@ def with_work(line: Callable, work_s_per_byte: float) -> Callable:
 
 
 def compared(row: dict, alone: kit.Timing, work_s: float, window_s: float) -> dict:
-    """What can be hidden, what is hidden, and the share of the processor's own work."""
-    on, calls = row["overlapped"], row["communication"]
+    """What can be hidden, and the share of the processor's own work."""
+    calls_s = row["sequential"].median_s - alone.median_s
     return {
-        "hideable_s": min(calls.median_s, window_s),
-        "hidden": calls - (on - alone),
+        "hideable_s": max(0.0, min(calls_s, window_s)),
         "own_share": {kind: work_s / row[kind].median_s for kind in KINDS},
     }
 
@@ -211,22 +204,19 @@ def show(run: kit.Run, found: dict) -> None:
     run.say("\nWhat can be hidden, and what is hidden, in the cluster's time:")
     run.table(
         ["", "communication", "backward left", "can be hidden", "hidden", "share", "predicted"],
-        [hidden_cells(row, found["window_s"], factor) for row in found["rows"]],
+        [hidden_cells(row, alone, found["window_s"], factor) for row in found["rows"]],
     )
 
 
-def hidden_cells(row: dict, window_s: float, factor: float) -> list[str]:
-    times_s = row["communication"].median_s, window_s, row["hideable_s"]
-    cells = [number_of_calls(row), *(kit.seconds(t / factor) for t in times_s)]
-    hidden_s, ours = row["hidden"].median_s, row["predicted"]
-    predicted_share = percent(ours["hidden_s"], ours["hideable_s"])
-    if row["overlapped"].median_s >= row["sequential"].median_s:
-        return [*cells, "nothing", "-", predicted_share]  # the step is not shorter
+def hidden_cells(row: dict, alone: kit.Timing, window_s: float, factor: float) -> list[str]:
+    off, on, ours = row["sequential"], row["overlapped"], row["predicted"]
+    hidden_s = off.median_s - on.median_s
+    times_s = off.median_s - alone.median_s, window_s, row["hideable_s"], hidden_s
     return [
-        *cells,
-        signed(hidden_s / factor),
+        number_of_calls(row),
+        *(signed(t / factor) for t in times_s),
         percent(hidden_s, row["hideable_s"]),
-        predicted_share,
+        percent(ours["hidden_s"], ours["hideable_s"]),
     ]
 
 

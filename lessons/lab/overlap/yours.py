@@ -73,7 +73,10 @@ def hidden(run: kit.Run, found: dict, step: tuple) -> list[dict]:
             alone = measured["alone"]
             if i == 0:
                 more["on"] = shown | {"across": True}
-            more["measured"] = [(row["overlapped"] - alone, row["hidden"])[i] for row in rows]
+            more["measured"] = [
+                (row["overlapped"] - alone, row["sequential"] - row["overlapped"])[i]
+                for row in rows
+            ]
         series.append(mine.series("exposed_and_hidden", title, at, ours, yours, **more))
     return series
 
