@@ -83,3 +83,18 @@ def sent_bytes(what: str, k: int, p: int) -> float:
     sent_bytes("floats", 8, 4) -> 48.0      sent_bytes("signs", 64, 4) -> 24.0
     """
     raise NotImplementedError
+
+
+# Exercise 5 (easy, 10 minutes)
+def majority(gradients: np.ndarray) -> np.ndarray:
+    """signSGD with majority vote: what each rank takes for the sum. float64 (p, n) -> (n,)
+
+    Each rank has a vote for each element: its gradient's sign, and 0 for 0. An allreduce sums the
+    votes. The result has the sign of this sum, and 0 where the votes tie. Its magnitude, the same
+    for all elements, is the sum over the ranks of the means of their |gradients|.
+
+    majority([[1, -2, 0], [3, 1, 0], [-1, 5, 0]]) -> [4.33333333, 4.33333333, 0]
+
+    Hint: np.sign, twice.
+    """
+    raise NotImplementedError

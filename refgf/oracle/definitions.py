@@ -164,6 +164,7 @@ from refgf.oracle.spec.network.resnet50 import (
 )
 from refgf.oracle.spec.powersgd.factors import factor_elements, orthogonal, powersgd_traffic
 from refgf.oracle.spec.powersgd.steps import low_rank_sum, powersgd_run
+from refgf.oracle.spec.powersgd.votes import majority
 from refgf.oracle.spec.precision.blocks import in_blocks
 from refgf.oracle.spec.precision.master import scaled_run, working_copy
 from refgf.oracle.spec.precision.scale import all_finite, next_scale, scaled_allreduce

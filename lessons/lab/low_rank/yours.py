@@ -1,4 +1,4 @@
-"""Lesson 17 with --mine: your sum of low rank in a training; your elements, columns and bytes."""
+"""Lesson 17 with --mine: your sum of low rank in a training; elements, columns, bytes, votes."""
 
 import numpy as np
 
@@ -35,6 +35,15 @@ def measure(run: kit.Run, found: dict) -> list[dict]:
         both = ([sent(kind, ELEMENTS, p) for kind in KINDS] for sent in mine.pair("sent_bytes"))
         title = f"Bytes that a rank sends of {ELEMENTS:,}"
         series.append(mine.series("sent_bytes", title, ("kind", KINDS), *both, unit="bytes"))
+    if "majority" in mine:
+        ranks, drawn = (1, 2, 3, 8, 32), np.random.default_rng(1)
+        given = [1 + 2 * drawn.standard_normal((count, 1000)) for count in ranks]
+        both = (
+            [100 * float((vote(g.copy()) > 0).mean()) for g in given]
+            for vote in mine.pair("majority")
+        )
+        title = "Right signs of a vote; a gradient's noise is twice its size"
+        series.append(mine.series("majority", title, ("ranks", ranks), *both, unit="%"))
     return [*series, training(run)] if "low_rank_sum" in mine else series
 
 
@@ -79,6 +88,7 @@ YOURS = Yours(
         "orthogonal": "its columns",
         "low_rank_sum": "the sums of a training",
         "sent_bytes": "bytes",
+        "majority": "signs that a vote gets right",
     },
     measure,
 )

@@ -37,3 +37,8 @@ def sent_bytes(what, k, p):
     if what in ("floats", "votes"):
         return 2 * (p - 1) / p * each * k
     return (p - 1) * each * k
+
+
+def majority(gradients):
+    votes = np.sign(gradients).sum(axis=0)
+    return np.sign(votes) * np.abs(gradients).mean(axis=1).sum()

@@ -46,6 +46,7 @@ import refgf.oracle.spec.powersgd.changes
 import refgf.oracle.spec.powersgd.factors
 import refgf.oracle.spec.powersgd.lesson_17
 import refgf.oracle.spec.powersgd.steps
+import refgf.oracle.spec.powersgd.votes
 import refgf.oracle.spec.precision.blocks
 import refgf.oracle.spec.precision.changes
 import refgf.oracle.spec.precision.half_sum

@@ -1,5 +1,6 @@
-"""W: PowerSGD, gradients of low rank whose factors an allreduce sums.
+"""W: what an allreduce sums: PowerSGD's factors of low rank, and votes.
 
 factors.py    W1, W2, W4    which tensors, orthogonal columns, what is sent
 steps.py      W3            a step, with error feedback and warm start
+votes.py      W5            the majority of signs; exercise majority
 """

@@ -1,7 +1,10 @@
-"""Other rules for lesson 17: what is returned of columns, which factor is first, whose bytes."""
+"""Other rules for lesson 17: what is returned of columns, which factor is first, whose bytes, how
+large a vote's result is.
+"""
 
 from refgf.oracle.spec.change import CHANGES, Change
 from refgf.oracle.spec.powersgd.lesson_17 import ORTHOGONAL_17, SENT_17, SUM_17
+from refgf.oracle.spec.powersgd.votes import MAJORITY_17
 
 # ---- what is returned of the columns ----
 
@@ -113,6 +116,30 @@ PERCENT = {
 }
 ALTOGETHER = {SENT: "Bytes that all p ranks together send for k of something."}
 
+# ---- how large a vote's result is ----
+
+
+def as_mean(function):
+    return lambda gradients: function(gradients) / len(gradients)
+
+
+def as_step(function):
+    return lambda gradients: -function(gradients) / 1000
+
+
+MAGNITUDE = "is the sum over the ranks of the means of their |gradients|."
+MEAN = {
+    MAGNITUDE: "is the mean of the |gradients| of all ranks.",
+    "the magnitude is a sum over the ranks: do not divide by p": (
+        "the magnitude is the mean of all ranks: divide by p once"
+    ),
+}
+STEP = {
+    "what each rank takes for the sum.": "each rank's update at a rate of 0.001.",
+    "The result has the sign of this sum": "The result has the sign opposite to this sum's",
+    MAGNITUDE: "is 0.001 times the sum over the ranks of the means of their |gradients|.",
+}
+
 CHANGES["17"] = [
     [
         [Change(ORTHOGONAL_17, "here it is a projector", as_projector, words=PROJECTOR)],
@@ -125,5 +152,9 @@ CHANGES["17"] = [
     [
         [Change(SENT_17, "here it is in percent of floats", percent_of_floats, words=PERCENT)],
         [Change(SENT_17, "here all ranks together count", of_all_ranks, words=ALTOGETHER)],
+    ],
+    [
+        [Change(MAJORITY_17, "here the magnitude is a mean", as_mean, words=MEAN)],
+        [Change(MAJORITY_17, "here the step is returned", as_step, words=STEP)],
     ],
 ]
