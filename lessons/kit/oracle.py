@@ -3,7 +3,7 @@
 import numpy as np
 
 import kit
-from kit.rejected import reject
+from kit.rejected import of_all, reject
 from kit.replay import replay_backward
 from refgf.device import to_host
 from refgf.oracle.definitions import same_bits
@@ -22,6 +22,12 @@ def exchanged(run: kit.Run, pool, exchange, gradients: np.ndarray) -> np.ndarray
     pool.flat[:] = run.array(gradients)
     replay_backward(exchange, [0.0] * len(pool.specs))
     return to_host(pool.flat)
+
+
+def agreed(run: kit.Run, *lines: str) -> None:
+    """Say what is as defined; with --wrong-anyway only if no rank rejected anything. Collective."""
+    wrong = of_all(run.plain)
+    run.say("not as defined: see WRONG below" if wrong else "\n".join(lines))
 
 
 def require_bits(where: str, got, wanted, whose: str = "the definition's") -> None:

@@ -168,12 +168,17 @@ def test_what_waits_in_the_residual_lowers_the_loss(tmp_path, monkeypatch):
     assert mine_shown.said(loss).startswith("WRONG: your csc_step (loss")
 
 
+def main_of(number, monkeypatch):
+    """(lesson, measure), which its script would run."""
+    made = []
+    monkeypatch.setattr(kit.Lesson, "main", lambda lesson, *both: made.append((lesson, both[0])))
+    runpy.run_path(str(script(number)), run_name="__main__")
+    return made[0]
+
+
 def measured_alone(number, file, monkeypatch, *given):
     """What --mine says of a file on 2 ranks that are threads, without the rest of the lesson."""
-    made = []
-    monkeypatch.setattr(kit.Lesson, "main", lambda lesson, measure, draw: made.append(lesson))
-    runpy.run_path(str(script(number)), run_name="__main__")
-    (lesson,) = made
+    lesson, _ = main_of(number, monkeypatch)
     given = ["--threads", "2", "--wrong-anyway", "--output", str(file.parent), *given]
     monkeypatch.setattr(sys, "argv", [lesson.name, "--mine", str(file), *given])
     options = lesson._parse()
@@ -353,6 +358,49 @@ def test_what_an_oracle_rejects_ends_the_lesson_or_is_noted():
         assert rejected.of_all(OneRank) == ["one", "two", "three", "and 1 more of this kind"]
     finally:
         rejected.begin(anyway=False)
+
+
+class OracleEnded(Exception):
+    """The section after the oracle begins."""
+
+
+GO_ON = [n for n in (f"{i:02d}" for i in range(18)) if n not in ("02", "14", "15")]  # others end
+
+
+@pytest.mark.parametrize("number", GO_ON)
+def test_an_oracle_that_rejected_something_does_not_say_that_all_is_as_defined(
+    number, tmp_path, monkeypatch
+):
+    """One of two ranks rejects."""
+    lesson, measure = main_of(number, monkeypatch)
+    given = ["--quick", "--threads", "2", "--wrong-anyway", "--output", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", [lesson.name, *given])
+    options, said = lesson._parse(), []
+
+    def measured(comm):
+        run, began = Run(comm, options), []
+
+        def section(title):
+            if began:
+                raise OracleEnded
+            if title.startswith("The oracle"):
+                began.append(title)
+                if run.rank == 1:
+                    rejected.reject("planted")
+
+        run.section, run.tell = section, lambda text="": None
+        run.say = lambda text="": said.append(text) if began else None
+        for _ in measure(run):
+            pass
+
+    rejected.begin(anyway=True)
+    try:
+        with pytest.raises(OracleEnded):
+            threads.run(2, measured)
+    finally:
+        rejected.begin(anyway=False)
+    about_data = {text for text in said if text.startswith("scikit-learn")}
+    assert set(said) - about_data == {"not as defined: see WRONG below"}
 
 
 class OneRank:

@@ -3,7 +3,7 @@
 import numpy as np
 
 import kit
-from kit.oracle import require_bits
+from kit.oracle import agreed, require_bits
 from kit.rejected import reject
 from kit.replay import Size
 from refgf.device import to_host
@@ -37,9 +37,12 @@ def check(run: kit.Run, new_exchange, step) -> None:
             weights.append(to_host(model.parameters.flat).copy())
         kept = {name: to_host(x) for name, x in exchange.residual.current_state().items()}
         require(run.rank, form, gs, lists, (weights, kept))
-    run.say(f"{', '.join(FORMS)}:")
-    run.say(f"the bits of the definition over {len(gs)} steps, with float16, lazy allreduce and")
-    run.say("weight decay")
+    agreed(
+        run,
+        f"{', '.join(FORMS)}:",
+        f"the bits of the definition over {len(gs)} steps, with float16, lazy allreduce and",
+        "weight decay",
+    )
 
 
 def small_model(run: kit.Run) -> Replica:

@@ -6,7 +6,7 @@ import numpy as np
 
 import kit
 from kit import images
-from kit.oracle import require_sent
+from kit.oracle import agreed, require_sent
 from kit.rejected import reject
 from lab.daso import learning
 from refgf.device import to_host
@@ -52,9 +52,10 @@ def check_epoch(run: kit.Run, data, nodes, phase, per_epoch: int) -> None:
     if run.rank == 0 and everybody != daso_replayed(run, data, nodes, phase, per_epoch):
         reject(f"DASO, {phase}: got other parameters than the definition")
     require_counts(run, nodes, phase, per_epoch, n, sent)
-    run.say(
+    agreed(
+        run,
         f"{phase}:\n    the definition's bits on all ranks after each of {per_epoch} batches, "
-        "its messages and bytes"
+        "its messages and bytes",
     )
 
 
@@ -79,9 +80,10 @@ def check_diloco(run: kit.Run, data, count: int) -> None:
             reject("DiLoCo: got other parameters than the definition")
     wanted = diloco_traffic(n, run.size, run.size, count, INNER, run.rank)
     require_sent(f"DiLoCo on rank {run.rank}", sent, wanted)
-    run.say(
+    agreed(
+        run,
         f"DiLoCo, H = {INNER}, a rank a worker:\n    the definition's bits on all ranks after each "
-        f"of {count} batches, its messages and bytes"
+        f"of {count} batches, its messages and bytes",
     )
 
 

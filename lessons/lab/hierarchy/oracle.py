@@ -3,7 +3,7 @@
 import numpy as np
 
 import kit
-from kit.oracle import require_bits, require_sent, vectors
+from kit.oracle import agreed, require_bits, require_sent, vectors
 from kit.rejected import reject
 from refgf.comm.replay import replay
 from refgf.comm.schedule import collective
@@ -21,9 +21,12 @@ def check(run: kit.Run, algorithms) -> None:
     for name, algorithm in algorithms.items():
         for n in (0, 1, run.size - 1, run.size + 1, 1000):
             check_size(run, name, algorithm, n)
-    run.say("every algorithm, vectors of 0, 1, p-1, p+1 and 1000 elements:")
-    run.say("    the same bits on all ranks, those of the replayed schedules")
-    run.say("    messages and bytes as in the schedules")
+    agreed(
+        run,
+        "every algorithm, vectors of 0, 1, p-1, p+1 and 1000 elements:",
+        "    the same bits on all ranks, those of the replayed schedules",
+        "    messages and bytes as in the schedules",
+    )
 
 
 def check_size(run: kit.Run, name: str, algorithm, n: int) -> None:

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 import kit
-from kit.oracle import require_bits
+from kit.oracle import agreed, require_bits
 from lab.large_batch import lars_norms, training
 from refgf.comm.direct import direct_allreduce
 from refgf.device import to_host
@@ -42,8 +42,11 @@ def check_lars(run: kit.Run, data) -> None:
         where = f"LARS step on rank {run.rank}, norms by {by}"
         require_bits(where, optimizer.parameters, wanted)
         lars_norms.require_traffic(run, 0 if by is None else 2 * sum(t.decay for t in tensors))
-    run.say("LARS step with serial norms, by slices and by layers: the bits of the definition;")
-    run.say("parallel norms take one allreduce of 2L numbers")
+    agreed(
+        run,
+        "LARS step with serial norms, by slices and by layers: the bits of the definition;",
+        "parallel norms take one allreduce of 2L numbers",
+    )
 
 
 def check_accumulation(run: kit.Run, data, large_step) -> None:
@@ -60,5 +63,8 @@ def check_accumulation(run: kit.Run, data, large_step) -> None:
         bits = [to_host(model.parameters.flat) for model in models]
     where = f"gradient accumulation on rank {run.rank}"
     require_bits(where, bits[1], bits[0], f"those of {ranks} ranks with {IMAGES} images each")
-    run.say(f"{ranks} ranks with {IMAGES} images each, direct allreduce: the bits of one rank that")
-    run.say(f"accumulates {ranks} micro-batches")
+    agreed(
+        run,
+        f"{ranks} ranks with {IMAGES} images each, direct allreduce: the bits of one rank that",
+        f"accumulates {ranks} micro-batches",
+    )

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 
 import kit
-from kit.oracle import exchanged, require_bits, vectors
+from kit.oracle import agreed, exchanged, require_bits, vectors
 from kit.rejected import reject
 from kit.replay import sizes_of
 from refgf.comm import direct, ring
@@ -33,11 +33,12 @@ def check(run: kit.Run, new_exchange) -> None:
         require_bits(where, got, lazy_allreduce(xs, sizes, theta, order=order)[run.rank])
         if order == "direct":
             require_bits(where, got, direct_allreduce(xs)[run.rank], "for every theta")
-    run.say("theta: bytes that may wait. ring: lesson 01's allreduce. direct: adds in rank order.")
-    run.say(
-        f"{len(THETAS) + 1} values of theta, each with ring and with direct: calls and bits are as"
+    agreed(
+        run,
+        "theta: bytes that may wait. ring: lesson 01's allreduce. direct: adds in rank order.",
+        f"{len(THETAS) + 1} values of theta, each with ring and with direct: calls and bits are as",
+        "defined. The bits of direct do not depend on theta.",
     )
-    run.say("defined. The bits of direct do not depend on theta.")
 
 
 def require_calls(where: str, calls: list, wanted: list) -> None:

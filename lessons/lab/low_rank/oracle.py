@@ -3,7 +3,7 @@
 import numpy as np
 
 import kit
-from kit.oracle import require_sent
+from kit.oracle import agreed, require_sent
 from kit.rejected import reject
 from refgf.oracle.definitions import powersgd_run, powersgd_traffic
 from refgf.papers.powersgd.powersgd import PowerSGD
@@ -17,9 +17,10 @@ def check(run: kit.Run, made=PowerSGD) -> None:
     run.section("The oracle")
     for rank in (1, 2):
         one(run, rank, made)
-    run.say(
+    agreed(
+        run,
         "PowerSGD of rank 1 and 2 has the sums and errors of its definition, to 2^-32, and sends\n"
-        "its messages and bytes."
+        "its messages and bytes.",
     )
 
 

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 
 import kit
-from kit.oracle import exchanged, require_bits, vectors
+from kit.oracle import agreed, exchanged, require_bits, vectors
 from kit.rejected import reject
 from kit.replay import sizes_of
 from refgf.comm import direct, ring
@@ -48,6 +48,9 @@ def check(run: kit.Run) -> None:
     got = compare(*EXAMPLE)
     if (got["greedy"], got["exact"]) != (9, 8):
         reject(f"smallest example: got {got}; wanted greedy 9, exact 8")
-    run.say("eager, one call, greedy and exact groups: one ring or direct allreduce per group,")
-    run.say("each bit for bit as defined; direct gives the same bits for all groups.")
-    run.say("The smallest example (ready after 1, 2, 4; a = 2, b = 1): greedy 9, best merge 8.")
+    agreed(
+        run,
+        "eager, one call, greedy and exact groups: one ring or direct allreduce per group,",
+        "each bit for bit as defined; direct gives the same bits for all groups.",
+        "The smallest example (ready after 1, 2, 4; a = 2, b = 1): greedy 9, best merge 8.",
+    )

@@ -3,7 +3,7 @@
 import numpy as np
 
 import kit
-from kit.oracle import exchanged, require_bits, vectors
+from kit.oracle import agreed, exchanged, require_bits, vectors
 from refgf.exchange.pool import Pool
 from refgf.nn.layers import TensorSpec
 from refgf.oracle.definitions import lazy_allreduce
@@ -23,4 +23,4 @@ def check(run: kit.Run, new_exchange) -> None:
         exchange = new_exchange(run.comm, pool, THETA, overlap)
         where = f"lazy allreduce on rank {run.rank}, overlap {overlap}"
         require_bits(where, exchanged(run, pool, exchange, xs[run.rank]), wanted)
-    run.say(f"{len(specs)} gradients, with the thread and without it: the definition's bits.")
+    agreed(run, f"{len(specs)} gradients, with the thread and without it: the definition's bits.")

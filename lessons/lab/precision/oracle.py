@@ -3,7 +3,7 @@
 import numpy as np
 
 import kit
-from kit.oracle import require_bits
+from kit.oracle import agreed, require_bits
 from lab.precision import loss_scales
 from refgf.comm import direct, ring
 from refgf.oracle import definitions
@@ -26,5 +26,8 @@ def check(run: kit.Run, gradients: list[np.ndarray], half_allreduce) -> None:
             wanted = scaled_allreduce(gradients, scale, allreduce=definition)[run.rank]
             where = f"{definition.__name__} of float16 on rank {run.rank}, scale {scale}"
             require_bits(where, mine, wanted)
-    run.say("float16 on the wire, with and without a loss scale, ring and direct:")
-    run.say("a real batch's gradients have the bits of the definition.")
+    agreed(
+        run,
+        "float16 on the wire, with and without a loss scale, ring and direct:",
+        "a real batch's gradients have the bits of the definition.",
+    )

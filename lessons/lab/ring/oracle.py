@@ -3,7 +3,7 @@
 import numpy as np
 
 import kit
-from kit.oracle import require_bits, vectors
+from kit.oracle import agreed, require_bits, vectors
 from kit.rejected import reject
 from refgf.comm import direct
 from refgf.comm.replay import replay
@@ -43,9 +43,12 @@ def check(run: kit.Run, allreduce) -> None:
                 "next: compare the steps (-v) with the drawing in refgf/comm/ring.py",
                 ValueError,
             )
-    run.say("For n = 0, 1, p-1, p+1 and 1000 the bits are as defined.")
-    run.say(f"Rank r sends 2(p-1) = {2 * (p - 1)} messages.")
-    run.say("They hold 2n - |slice r+1| - |slice r+2| elements.")
+    agreed(
+        run,
+        "For n = 0, 1, p-1, p+1 and 1000 the bits are as defined.",
+        f"Rank r sends 2(p-1) = {2 * (p - 1)} messages.",
+        "They hold 2n - |slice r+1| - |slice r+2| elements.",
+    )
 
 
 def require_sum(where: str, x: np.ndarray, xs: list[np.ndarray]) -> None:

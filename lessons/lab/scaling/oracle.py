@@ -1,7 +1,7 @@
 """The ring of lesson 08 against the definition on fewer ranks, and its formula on more."""
 
 import kit
-from kit.oracle import require_bits, require_sent, vectors
+from kit.oracle import agreed, require_bits, require_sent, vectors
 from lab.scaling import rank_subset
 from lab.scaling.points import sizes
 from refgf.comm import ring
@@ -21,7 +21,7 @@ def check(run: kit.Run) -> None:
         schedules = [ring.allreduce(r, p, 1000) for r in range(p)]
         if abs(ring_allreduce_s(p, 1000, 4, link) - from_schedules(schedules, 4, link)) > 1e-12:
             raise AssertionError(f"ring on {p} ranks: got a formula that differs from the schedule")
-    run.say("the formula of the ring is the time of its schedule, uneven slices included")
+    agreed(run, "the formula of the ring is the time of its schedule, uneven slices included")
 
 
 def check_subset(run: kit.Run) -> None:
@@ -36,4 +36,4 @@ def check_subset(run: kit.Run) -> None:
         require_bits(place, x, ring_allreduce(xs)[rank])
         messages, elements = ring_traffic(n, p, rank)
         require_sent(place, (run.comm.messages, run.comm.bytes), (messages, 4 * elements))
-    run.say(f"ring on {p} ranks, n = 0, p-1, 1000: bits, messages and bytes as defined")
+    agreed(run, f"ring on {p} ranks, n = 0, p-1, 1000: bits, messages and bytes as defined")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import kit
-from kit.oracle import require_bits, require_sent, vectors
+from kit.oracle import agreed, require_bits, require_sent, vectors
 from refgf.device import to_host
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import zero_run, zero_slice, zero_traffic
@@ -37,9 +37,10 @@ def check(run: kit.Run, shard, zero_step) -> None:
     run.section("The oracle")
     for n in (0, 1, run.size + 1, 1000):
         one(run, n, shard, zero_step)
-    run.say(
+    agreed(
+        run,
         "ZeRO-1 has the bits of ring allreduce and momentum SGD on every rank, holds the velocity "
-        "of its\nown slice alone, and sends what the ring sends: n = 0, 1, p + 1 and 1000."
+        "of its\nown slice alone, and sends what the ring sends: n = 0, 1, p + 1 and 1000.",
     )
 
 

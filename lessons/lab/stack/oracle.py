@@ -4,7 +4,7 @@ import numpy as np
 
 import kit
 from kit import flow, images
-from kit.oracle import require_bits
+from kit.oracle import agreed, require_bits
 from refgf.comm.direct import direct_allreduce
 from refgf.device import to_host
 from refgf.exchange.lazy import Theta
@@ -36,7 +36,7 @@ def check(run: kit.Run, data) -> None:
     for claim, parameters in equal.items():
         require_bits(f"training on rank {run.rank}, {claim}", parameters, dense, "dense training's")
     one_step(run, data, batches[0])
-    run.say(f"bit for bit after {len(batches)} steps; one step as defined:\n{'; '.join(equal)}")
+    agreed(run, f"bit for bit after {len(batches)} steps; one step as defined:\n{'; '.join(equal)}")
 
 
 def one_step(run: kit.Run, data, batch) -> None:

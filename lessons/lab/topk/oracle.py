@@ -3,7 +3,7 @@
 import numpy as np
 
 import kit
-from kit.oracle import require_bits, require_sent
+from kit.oracle import agreed, require_bits, require_sent
 from kit.rejected import reject
 from refgf.device import to_host
 from refgf.oracle import definitions
@@ -25,9 +25,12 @@ def check(run: kit.Run, nodes: list[list[int]], new_exchanges) -> None:
     for percent, gs in ((1, drawn), (100, whole)):
         for exchange in new_exchanges(run, nodes, n, percent):
             require(run, exchange, gs, nodes, percent)
-    run.say(f"top-k, and HiTopKComm on {len(nodes)} nodes x {len(nodes[0])} ranks, at 1 and 100 %,")
-    run.say(f"over {STEPS} steps: sums, residuals, messages and bytes agree with the definition;")
-    run.say("100 % is the dense sum")
+    agreed(
+        run,
+        f"top-k, and HiTopKComm on {len(nodes)} nodes x {len(nodes[0])} ranks, at 1 and 100 %,",
+        f"over {STEPS} steps: sums, residuals, messages and bytes agree with the definition;",
+        "100 % is the dense sum",
+    )
 
 
 def require(run: kit.Run, exchange, gs: list, nodes: list[list[int]], percent: int) -> None:

@@ -9,6 +9,7 @@ import time
 import numpy as np
 
 import kit
+from kit.oracle import agreed
 from kit.rejected import reject
 from kit.words import number_of_bytes, seconds
 from refgf.machine import threads
@@ -32,7 +33,10 @@ def check(run: kit.Run, mean_of_ranks) -> None:
         if (error > summation_bound(xs) / run.size + np.spacing(np.abs(x))).any():
             mean = exact_sum(xs) / run.size
             reject(f"mean_of_ranks, n = {n}: got {x}; wanted the mean {mean}")
-    run.say("mean_of_ranks is the mean of all ranks, for n = 0, 1 and 1000, to within rounding.")
+    agreed(
+        run,
+        "mean_of_ranks is the mean of all ranks, for n = 0, 1 and 1000, to within rounding.",
+    )
 
 
 def samples(rank: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
