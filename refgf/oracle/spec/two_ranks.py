@@ -149,7 +149,8 @@ def only_rank_0_steps(w, xs, ys, rate):
 )
 def divides_by_no_samples(w, xs, ys, rate):
     """The mean of no samples is 0 / 0, which is nan."""
-    total = sum(x.T @ (x @ w - y) / len(y) * len(y) for x, y in zip(xs, ys))
+    with np.errstate(invalid="ignore"):
+        total = sum(x.T @ (x @ w - y) / len(y) * len(y) for x, y in zip(xs, ys))
     return [w - rate * total / sum(map(len, ys)) for _ in xs]
 
 
