@@ -8,6 +8,7 @@
 #   make gpu-pack                 the same as a folder for a machine without a network, build/gpu: sh run.sh
 #   make site                     the project as web pages in site/, built offline; make site-serve shows them
 #   make slides                   the lectures as HTML and PDF in build/slides (Node.js and Chromium); DECKS=01: one of them
+#   make slides NOTES=no          the same without notes, for students, in build/slides-students
 #   make figures                  measure again what figures/ shows (SIZE=--full: more repeats and seeds, takes hours)
 #
 #   To stop: Ctrl-C, or kill -TERM and make's process number. SIGINT and SIGHUP that reach make alone do not stop it at once:
@@ -24,6 +25,7 @@ RATE   ?= 1gbit
 ARGS   ?=
 SIZE   ?=
 DECKS  ?=
+NOTES  ?=
 
 LESSONS := $(patsubst lessons/%,%,$(foreach file,$(wildcard lessons/[0-9]*.py),$(firstword $(subst _, ,$(file)))))
 
@@ -37,6 +39,7 @@ $(call wants,MPI,mpich openmpi site,mpich or openmpi or site,mpich)
 $(call wants,RANKS,$(COUNTS),a whole number from 1 to 999,8)
 $(call wants,NODES,$(COUNTS),a whole number from 1 to 999,4)
 $(call wants,RATE,$(foreach digit,. 0 1 2 3 4 5 6 7 8 9,$(digit)%),a link's rate,1gbit)
+$(if $(NOTES),$(call wants,NOTES,yes no,yes or no,no))
 $(if $(SIZE),$(call wants,SIZE,--full --quick,--full or --quick or nothing,--full))
 $(foreach goal,$(filter-out $(KNOWN),$(ASKED)),$(error $(goal): wanted a lesson of $(LESSONS); next: make lesson-00))
 $(if $(filter figures cluster-lesson-%,$(MAKECMDGOALS)),$(if $(filter-out 0,$(shell echo $$(( $(RANKS) % $(NODES) )))), \
@@ -216,7 +219,7 @@ build/marp/node_modules/.bin/marp:
 	npm install --silent --no-fund --prefix build/marp @marp-team/marp-cli@4
 
 slides: setup build/marp/node_modules/.bin/marp
-	exec $(PY) docs/tools/slides.py build/marp/node_modules/.bin/marp $(DECKS)
+	exec $(PY) docs/tools/slides.py $(if $(filter no,$(NOTES)),--no-notes) build/marp/node_modules/.bin/marp $(DECKS)
 
 $(VENV)/.ready-pages: $(READY)
 	$(PY) $(INSTALL) --editable '.[site]'

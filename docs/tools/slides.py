@@ -3,9 +3,10 @@
     python docs/tools/slides.py              writes each marked number (`make figures` does it)
     python docs/tools/slides.py MARP 01 03   makes these decks in build/slides, without numbers all
                                              (`make slides` does it)
+    ... --no-notes MARP 01 03                for students, in build/slides-students
 
-A mark follows its number, and is also the slide's note on where the number is from. It is an
-expression of the names in a figure's JSON: 2.9<!-- = worth[3]["own"] in 00_two_ranks -->
+A mark follows its number, and says where the number is from. It is an expression of the names in a
+figure's JSON: 2.9<!-- = worth[3]["own"] in 00_two_ranks -->
 """
 
 import json
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DECKS = sorted((ROOT / "lessons" / "slides").glob("[0-9]*.md"))
 PICTURE = re.compile(r'!\[([^\]]*)\]\(([^)\s]+)(?: "([\d. ]+)")?\)')
 MARK = re.compile(r"(\d[\d,]*(?:\.\d+)?)(<!-- = (.+?) in (\w+) -->)", re.DOTALL)
+NOTE = re.compile(r"<!--(?! _).*?-->", re.DOTALL)  # <!-- _class: lead --> is none
 
 
 def with_numbers(text: str) -> str:
@@ -60,11 +62,19 @@ def cropped(svg: Path, crop: str) -> str:
     return name
 
 
-def render(marp: str, decks: list[Path], out: Path, kinds: tuple[str, ...]) -> None:
-    """Let Marp make pages of the decks in `out`, with sharp pictures and notes."""
+def spoken(text: str, notes: bool) -> str:
+    """A deck without marks, which Marp would print among the notes; perhaps without notes, too."""
+    text = MARK.sub(r"\1", text)
+    return text if notes else NOTE.sub("", text)
+
+
+def render(
+    marp: str, decks: list[Path], out: Path, kinds: tuple[str, ...], notes: bool = True
+) -> None:
+    """Let Marp make pages of the decks in `out`, with sharp pictures, and notes if wanted."""
     shutil.copytree(ROOT / "lessons" / "drawings", out / "drawings", dirs_exist_ok=True)
     (out / "figures").mkdir(exist_ok=True)
-    texts = {out / deck.name: deck.read_text() for deck in decks}
+    texts = {out / deck.name: spoken(deck.read_text(), notes) for deck in decks}
     shown = {path for text in texts.values() for path in pictures(text) if "figures/" in path}
     for lesson in sorted({Path(path).name[:2] for path in shown}):
         draw(lesson, out / "figures")
@@ -92,10 +102,13 @@ def chosen(numbers: list[str]) -> list[Path]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        out = ROOT / "build" / "slides"
+    arguments = [argument for argument in sys.argv[1:] if argument != "--no-notes"]
+    if arguments:
+        notes = arguments == sys.argv[1:]
+        out = ROOT / "build" / ("slides" if notes else "slides-students")
         out.mkdir(parents=True, exist_ok=True)
-        render(sys.argv[1], chosen(sys.argv[2:]), out, ("--html", "--pdf --pdf-notes"))
+        kinds = ("--html", "--pdf --pdf-notes" if notes else "--pdf")
+        render(arguments[0], chosen(arguments[1:]), out, kinds, notes)
     else:
         for deck in DECKS:
             deck.write_text(with_numbers(deck.read_text()))

@@ -56,6 +56,22 @@ def test_a_number_that_is_no_longer_measured_is_noticed():
     assert slides.with_numbers(f"9.99{mark} and 9{mark}") == f"2.67{mark} and 3{mark}"
 
 
+@pytest.mark.parametrize("deck", slides.DECKS, ids=lambda deck: deck.stem)
+def test_students_get_slides_without_notes(deck):
+    """The same slides, of which comments are kept that set a class."""
+    text = deck.read_text()
+    taught, given = (slides.spoken(text, notes) for notes in (True, False))
+    assert "<!-- = " not in taught and len(re.findall(r"^\d+ min\. ", taught, re.M)) >= 11
+    assert " min. " not in given and "SLIP" not in given and "<!-- =" not in given
+    assert set(re.findall("<!--.*", given)) == {
+        "<!-- _class: lead -->",
+        "<!-- _class: question -->",
+    }
+    assert [given.count(mark) for mark in ("\n---\n", "\n# ", "![")] == [
+        text.count(mark) for mark in ("\n---\n", "\n# ", "![")
+    ]
+
+
 @pytest.mark.long
 def test_a_deck_becomes_a_page(tmp_path):
     if not (marp := shutil.which("marp") or shutil.which(MARP)):
@@ -64,4 +80,4 @@ def test_a_deck_becomes_a_page(tmp_path):
     page = (tmp_path / slides.DECKS[0].with_suffix(".html").name).read_text()
     shown = re.findall(r'<img src="([^"]+)"', page)
     assert len(shown) == len(slides.pictures(slides.DECKS[0].read_text()))
-    assert all((tmp_path / picture).is_file() for picture in shown) and "5 min. Hands up" in page
+    assert all((tmp_path / picture).is_file() for picture in shown) and "4 min. Hands up" in page
