@@ -6,6 +6,7 @@ import pytest
 from docs.tools import gains
 from lab.csc import picture as csc
 from lab.hierarchy import picture as hierarchy
+from lab.low_rank import claims as low_rank
 from lab.overlap import picture as overlap
 from lab.performance import bottleneck_study, composed_picture
 from lab.performance import claims as performance_claims
@@ -155,3 +156,14 @@ def test_an_efficiency_above_100_percent_is_measured_or_predicted(step_s, said):
 def test_the_share_of_the_chunks_explains_the_interval_of_a_headline():
     said = scaling.share_of_chunks({"low": 128.0})
     assert "CSC sends 10 to 100 % of the chunks here" in said and "128 of 512 (25 %)" in said
+
+
+def test_the_questions_before_lesson_17_are_answered_on_its_screen():
+    """Bytes of signs and votes; points that rank 1 loses, with its error and without."""
+    result = gains.figure("17_low_rank")
+    shown = {row.what: row.cells() for row in low_rank.rows(result)}
+    accuracy = {name: np.mean(runs) for name, runs in result["learning"]["methods"].items()}
+    for name in ("PowerSGD, rank 1", "PowerSGD, rank 1, no error"):
+        lost = accuracy["dense"] - accuracy[name]
+        assert shown[f"{name}: points lost"][1] == f"{lost:.1f}"
+    assert {"signs, 16 ranks", "majority vote, 16 ranks"} < set(shown) and len(shown) == 5

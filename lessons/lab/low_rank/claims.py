@@ -3,6 +3,7 @@
 from kit.claims import GAIN, LIMIT, Claim
 from kit.guess import Guess
 from kit.reveal import Reveal, Row
+from kit.rows import at
 from kit.words import number_of_bytes
 from lab.low_rank.methods import CSC, DENSE, DROPPED, RANK_1, RANK_4, SIGNS, TOPK, VOTE
 from lab.low_rank.yours import YOURS
@@ -119,15 +120,22 @@ CLAIMS = (
 
 
 def rows(r: dict) -> list[Row]:
-    """Counted bytes next to the formulas, on the most ranks that are counted."""
+    """Counted bytes next to the formulas, on the most ranks that are counted; points lost."""
     sent = r["sent"]
     p = sent["sizes"][-1]
     place = sent["ranks"].index(p)
-    return [
-        Row(f"{name}, {p} ranks", counted[-1], sent["bytes"][name][place], number_of_bytes)
-        for name, counted in sent["counted"].items()
-        if name != RANK_4
-    ]
+    found = []
+    for name in (VOTE, SIGNS, RANK_1):
+        counted, formula = sent["counted"][name][-1], sent["bytes"][name][place]
+        found.append(Row(f"{name}, {p} ranks", counted, formula, number_of_bytes))
+    for name in (RANK_1, RANK_1 + DROPPED):
+        if difference := at(r, *lost(name)):
+            found.append(Row(f"{name}: points lost", -difference["median_s"], None, points))
+    return found
+
+
+def points(x: float) -> str:
+    return f"{x:.1f}"
 
 
 REVEAL = Reveal(

@@ -13,12 +13,11 @@ GROWING = {  # of the left panel: the number of ranks at which a name stands, an
     TOPK: (4, (10, -12)),
 }
 AWAY = {  # where a name stands: points from its mark, and how it is aligned
-    DENSE: (0, -22, "center"),
-    RANK_4: (0, 14, "center"),
+    RANK_4: (-9, -4, "right"),
     VOTE: (-9, -4, "right"),
-    TOPK: (0, -42, "center"),
-    RANK_1: (6, 34, "center"),
+    TOPK: (-9, 4, "right"),
 }
+BELOW = DENSE, RANK_1  # names that stand below all of their marks
 
 
 def kind_of(name: str) -> tuple[str, dict]:
@@ -65,16 +64,21 @@ def draw_growth(axis, sent: dict) -> None:
 
 def draw_learned(axis, learning: dict, p: int) -> None:
     """Mean accuracy and its 95 % interval against the bytes of a step."""
-    count = len(learning["methods"][RANK_1])
+    count, lowest = len(learning["methods"][RANK_1]), {}
     for name, values in learning["methods"].items():
         kind = name.removesuffix(DROPPED)
         look = kind_of(kind)[1] | ({} if kind == name else {"mfc": "white"})
         mean, half = mean_and_half(values)
         x, (right, up, aligned) = KIB * learning["bytes"][name], AWAY.get(name, (9, -4, "left"))
         axis.errorbar(x, mean, half or 0, capsize=4, ms=8, ls="none", **look)
+        lowest[kind] = min(lowest.get(kind, mean), mean - (half or 0))
         place = {"textcoords": "offset points", "color": look["color"], "ha": aligned}
-        if kind == name:
+        if kind == name and kind not in BELOW:
             axis.annotate(name, (x, mean), (right, up), **place)
+    for name in BELOW:
+        place = {"textcoords": "offset points", "color": kind_of(name)[1]["color"]}
+        spot = KIB * learning["bytes"][name], lowest[name]
+        axis.annotate(name, spot, (0, -16), ha="center", **place)
     axis.set_xscale("log", base=2)
     axis.set(
         title=f"Accuracy after {learning['epochs']} epochs, {count} runs of each",
@@ -82,5 +86,5 @@ def draw_learned(axis, learning: dict, p: int) -> None:
         ylabel="held-out images right, %\n(mean and 95 % interval)",
         ylim=(40, 100),
     )
-    axis.margins(x=0.2)
+    axis.margins(x=0.3)
     axis.grid(alpha=0.3)
