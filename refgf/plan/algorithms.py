@@ -10,7 +10,7 @@ algorithm of each call, by name or number (verified: NCCL's src/enqueue.cc and n
 import re
 from math import ceil, log2
 
-from refgf.plan.measurements import AVOIDED
+from refgf.plan.measurements import AVOIDED, held
 from refgf.plan.texts import Table
 
 LOGGED = r"NCCL INFO (?:AllReduce: )?([0-9]+) Bytes -> Algo (\w+)"
@@ -57,9 +57,8 @@ def not_a_ring(short: str, long: str, hosts: int, per_host: int) -> tuple[str, d
     if short:
         how = f"NCCL summed through {short}" + (f", long messages through {long}" * (short != long))
     said = f"WARNING: {how}. A tree has {2 * tree} hops where a ring has {2 * (size - 1)}. On other"
-    held = " and ".join(f"{factor:.3g} times {name}" for name, factor in slower.items())
-    said += f" ranks a ring may have up to {held}, and a tree less than its line: the intervals "
-    said += (
-        "hold both. NCCL's choice is planned (--allreduce nccl) unless the text names NCCL_ALGO. "
-    )
+    most = " and ".join(f"{factor:.3g} times {name}" for name, factor in slower.items())
+    said += f" ranks a ring may have up to {most}, and a tree less than its line: "
+    said += held(slower.get("alpha", 1.0))
+    said += ". NCCL's choice is planned (--allreduce nccl) unless the text names NCCL_ALGO. "
     return said + "Measure on as many ranks as you plan for.", slower

@@ -30,11 +30,13 @@ from refgf.plan import texts
 from refgf.plan.algorithms import algorithms_of, not_a_ring
 from refgf.plan.measurements import (
     AVOIDED,
+    MOST,
     NOISY,
     US,
     Measured,
     doubts,
     fitted,
+    held,
     refuse,
     refuse_one_host,
     require_possible,
@@ -125,12 +127,23 @@ def read_nccl(table: Table, path: str, stated: Stated) -> Measured:
     if grouped and int(grouped[1]) > 1:
         said = f"WARNING: {grouped[1]} calls were sent as one (-m), and alpha is that of a share."
         notes = (*notes, said)
+    notes = (*notes, *few_calls(table))
     if table.in_place:
         notes = (*notes, "Only its in-place columns have times, and they are used.")
     notes = (*notes, *other_in_place(table))
     said, slower = not_a_ring(*algorithms_of(table), hosts, per_host)
     notes = (said, *notes) if said else notes
     return replace(found, notes=notes, slower=slower, own_choice="NCCL_ALGO" not in table.before)
+
+
+def few_calls(table: Table) -> tuple[str, ...]:
+    """Warnings of times that are no mean, or that hold a first call."""
+    warmup = re.search(r"warmup iters: *0\b", table.before)
+    single = re.search(r"(?<!warmup )(?<!agg )iters: *1\b", table.before)
+    said = "WARNING: no warm-up (-w 0): the first call of a size is among those timed, and its "
+    notes = (said + "connections may be set up in it. Measure with -w 5 -n 20.",) if warmup else ()
+    said = "WARNING: one call of each size (iters: 1), so no time is a mean. Measure with -n 20."
+    return (*notes, said) if single else notes
 
 
 def other_in_place(table: Table) -> tuple[str, ...]:
@@ -158,8 +171,11 @@ def require_allreduce(table: Table, path: str) -> None:
     row = table.rows[0] if table.rows else {}
     if row.get("redop") == ["none"]:
         refuse(path, "redop none, no sum", again)
-    if "root" in row and row["root"] != ["-1"]:
-        refuse(path, f"root {row['root'][0]}, a collective with a root", again)
+    if not re.fullmatch("-?[0-9]+", root := row.get("root", ["-1"])[0]):
+        got, wanted = f"{root!r} in the column root", "-1, and no label of a launcher in it"
+        refuse(path, got, f"{wanted}; next: remove these labels from all rows")
+    if root != "-1":
+        refuse(path, f"root {root}, a collective with a root", again)
     units = re.findall(r"\(([munp]?s|\w+/s)\)", "\n".join(table.after.splitlines()[1:4]))
     if wrong := [unit for unit in units if unit not in ("us", "GB/s")]:
         refuse(path, f"a column in {wrong[0]}", "us and GB/s, as nccl-tests prints")
@@ -223,9 +239,13 @@ def size_of(row: dict[str, list[str]], line: str, path: str) -> int:
     whole = [word for word in (row["size"][0], *row.get("count", ())) if word.isdecimal()]
     if len(whole) < 1 + ("count" in row):
         refuse(path, f"the row {line}", "whole numbers in size and count")
-    nbytes, itemsize = int(whole[0]), ITEMSIZE.get(row.get("type", [""])[0])
+    kind = row.get("type", [""])[0]
+    nbytes, itemsize = int(whole[0]), ITEMSIZE.get(kind)
+    if kind and not itemsize:
+        got, wanted = f"type {kind} in {line}", "a type of nccl-tests, by which sizes are checked"
+        refuse(path, got, f"{wanted}; next: run all_reduce_perf with -d float")
     if itemsize and "count" in row and int(whole[1]) * itemsize != nbytes:
-        got = f"{nbytes} bytes of {whole[1]} {row['type'][0]} in {line}"
+        got = f"{nbytes} bytes of {whole[1]} {kind} in {line}"
         wanted = f"{int(whole[1]) * itemsize} bytes, as an allreduce has"
         refuse(path, got, f"{wanted}; next: pass whole lines of all_reduce_perf")
     return nbytes
@@ -357,10 +377,9 @@ def read_osu(table: Table, path: str, stated: Stated) -> Measured:
     found = replace(found, own_choice="CCL" in table.title)
     steps = 2 * (ranks - 1) / ceil(log2(ranks))
     if steps > 1 and title.startswith("OSU MPI "):
-        said = f"An MPI library may sum small messages in {ceil(log2(ranks))} steps, not in a "
-        said += (
-            f"ring's {2 * (ranks - 1)}: the interval of alpha holds both. Other numbers of ranks "
-        )
+        said = "WARNING: " * (steps > MOST)
+        said += f"An MPI library may sum small messages in {ceil(log2(ranks))} steps, not in a "
+        said += f"ring's {2 * (ranks - 1)}: {held(steps)}. Other numbers of ranks "
         said += "are planned with the fitted line as a ring's."
         found = replace(found, slower={"alpha": steps}, notes=(*found.notes, said))
     return found

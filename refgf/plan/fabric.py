@@ -19,12 +19,11 @@ from refgf.papers.scaling.machine import Machine
 from refgf.papers.scaling.machine import load as load_machine
 from refgf.plan import benchmarks, measure, measurements, nccl, nodes, texts
 from refgf.plan.benchmarks import NOTHING, Stated
-from refgf.plan.measurements import Times
+from refgf.plan.measurements import MOST, Times
 from refgf.plan.nccl import Nccl
 from refgf.predict.cost import Line, Link
 
 LEAST = 0.05  # relative; a fit's scatter says nothing about another day
-MOST = 10.0  # times the value; a fit of two points has no error (chosen)
 ONE_HOST = (
     "WARNING: its link between nodes is that inside a node, as measured on one host: shared "
     "memory, no network. Run measure on two nodes."

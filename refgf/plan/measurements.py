@@ -7,11 +7,11 @@ Without it a hop between nodes takes 1 to k mean hops if one inside takes no lon
 geometric mean of both is planned with. (NCCL's constants for k = 8: 1.5 to 2.5.)
 
 On one host no link between nodes was measured, and the text is refused. So is a link that does not
-exist: above 20 Tbit/s, or below 0.1 us.
+exist: above 20 Tbit/s, or below 0.1 us. A tree has fewer hops than a ring, and longer ones.
 """
 
 from dataclasses import dataclass, field, replace
-from math import inf, sqrt
+from math import ceil, inf, log2, sqrt
 from statistics import median
 from typing import Any, NoReturn
 
@@ -25,6 +25,8 @@ AVOIDED = 1024  # bytes: below, protocols differ from those of gradients
 MOST_FIRST = 1 << 20  # bytes: times of larger messages say little about alpha (chosen)
 MOST_RATE, LEAST_ALPHA_S = 20e12 / 8, 0.1e-6  # bytes/s and s that no link beats (chosen)
 FAST_RATE, SHORT_S = 1e12 / 8, 0.6e-6  # of one GPU's share of a network: beyond, doubted (chosen)
+NETWORK_S = 1e-6  # no message between nodes takes less in MPI: below, doubted (chosen)
+MOST = 10.0  # times the value; a fit of two points has no error (chosen)
 SLOW_RATE, LONG_S = 0.5e9 / 8, 500e-6  # below, and above: doubted, too
 
 
@@ -62,6 +64,7 @@ class Measured:
     times        the times themselves, by size
     slower       {"alpha" | "beta": how many times as much it may be on other ranks than these}
     own_choice   did NCCL choose the algorithm itself?
+    least_s      the shortest time of all sizes
     """
 
     title: str
@@ -74,6 +77,7 @@ class Measured:
     times: tuple[tuple[float, float], ...] = ()
     slower: dict[str, float] = field(default_factory=dict)
     own_choice: bool = False
+    least_s: float = inf
 
     @property
     def link(self) -> Link:
@@ -82,6 +86,11 @@ class Measured:
             return self.fit.link
         steps = 2 * (self.size - 1)
         return Link(self.fit.a_s / steps, self.fit.b_s_per_byte * self.size / steps)
+
+    @property
+    def hop(self) -> Link:
+        """The link with the longest latency that a hop of this allreduce may have had."""
+        return replace(self.link, alpha_s=self.slower.get("alpha", 1.0) * self.link.alpha_s)
 
     @property
     def between(self) -> Link:
@@ -132,16 +141,24 @@ def in_words(link: Link) -> str:
 
 def require_possible(found: Measured, path: str) -> None:
     """ValueError for a link that does not exist."""
-    link = found.link
+    link = found.hop
     if link.beta_s_per_byte * MOST_RATE < 1:
         got = f"a link of {in_words(link)}"
         refuse(path, got, "at most 20 Tbit/s, as links have; next: pass the text as it was printed")
     if found.alpha_known and link.alpha_s < LEAST_ALPHA_S:
         got = f"a hop of {1e6 * link.alpha_s:.2g} us"
         if found.size:
-            got += f", if this allreduce on {found.size} ranks was a ring"
+            hops = ceil(2 * (found.size - 1) / found.slower.get("alpha", 1.0))
+            got += f", if this allreduce on {found.size} ranks has {hops} of them"
         wanted = "at least 0.1 us, as links have; next: measure the link with osu_latency, or the "
         refuse(path, got, wanted + "ring with NCCL_ALGO=Ring")
+
+
+def held(factor: float) -> str:
+    """Does the interval of alpha hold a ring with so many times the latency?"""
+    if factor <= MOST:
+        return "the intervals hold both"
+    return f"the interval of alpha ends at {MOST:g} times, so other ranks may take longer"
 
 
 def odd(link: Link) -> tuple[str, ...]:
@@ -157,8 +174,14 @@ def odd(link: Link) -> tuple[str, ...]:
 def doubts(found: Measured) -> tuple[str, ...]:
     """A link that is faster than networks are was probably measured inside a node."""
     link, k = found.link, max(1, found.per_host)
-    if found.alpha_known and odd(link):
-        return odd(link)
+    if found.alpha_known and (said := odd(found.hop)):
+        return said
+    nodes = found.size // k or 2
+    if found.least_s < NETWORK_S * ceil(log2(nodes)):
+        least = f"{1e6 * found.least_s:.2g} us"
+        said = f"WARNING: its shortest message took {least}. Between {nodes} nodes that takes "
+        said += f"{1e6 * NETWORK_S * ceil(log2(nodes)):.2g} us or more. Was it shared memory, "
+        return (said + "inside a node? Then it belongs to --inside: run it on several nodes.",)
     if found.over > MOST_OVER and found.fit.largest_error <= NOISY:  # else `warnings` says more
         rate = 8e-9 / link.beta_s_per_byte
         said = f"WARNING: the line's {rate:.4g} Gbit/s are more than its longest message had, "
@@ -205,6 +228,7 @@ def fitted(points: list[tuple[float, float]], path: str) -> dict[str, Any]:
     spread = min(1.0, *ratios), max(1.0, *ratios)
     times = {nbytes: median(s for n, s in large if n == nbytes) for nbytes in sizes}
     found = {"fit": fit, "notes": notes, "alpha_known": known, "spread": spread}
+    found["least_s"] = min(seconds for _, seconds in points)
     return found | {"times": tuple(sorted(times.items()))}
 
 

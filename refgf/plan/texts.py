@@ -226,12 +226,15 @@ def row_in(
 
 
 def without(tag: str, line: str) -> Iterator[str]:
-    """The line; and without the tags that Open MPI puts into a line that is written in parts."""
-    yield line
+    """The line without the tags that a launcher puts into one that is written in parts; the line.
+
+    Open MPI, `mpiexec -l` and `srun -l` write -1[1,0]<stdout>: 85.14, -1[0] 85.14 and -10: 85.14.
+    """
     tag = tag.strip()
-    if len(tag) > 2 and line.count(tag) > 1:
+    if len(tag) > 1 and not tag.isalnum() and line.count(tag) > 1:
         first, _, rest = line.partition(tag)
         yield first + tag + rest.replace(tag, " ")
+    yield line
 
 
 def pattern(columns: list[str]) -> re.Pattern:

@@ -43,6 +43,7 @@ LINKS = {  # of the texts of TEXTS that are read; all others are refused
     **dict.fromkeys(["two runs in turn, the second", "a run, and what other ranks say"], SLOW),
     **dict.fromkeys(["osu, and what other ranks say", "osu, and what a library says"], SLOW),
     **dict.fromkeys(["a run that was killed, and one", "pairs behind the table"], SLOW),
+    "osu_allreduce of no ring": Link(24e-6 / 766, 2e-10 * 384 / 766),
     "a slow link": Link(2e-3, 1e-7),
     "a short latency": Link(3e-7, 1e-10),
     "a fast link": Link(5e-6, 8 / 3e12),
@@ -101,6 +102,41 @@ def test_the_same_for_osu(tmp_path, tag):
 def test_other_encodings_and_line_ends(tmp_path, encoding):
     text = ring(6, 1).replace("\n", "\r\n")
     assert holds(load(tmp_path, text, encoding=encoding), SLOW)
+
+
+@pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[0]", "0:"])
+def test_a_launcher_s_tag_may_touch_a_cell_of_a_row(tmp_path, tag):
+    """-1[1,0]<stdout>: 85.14, as Open MPI's, MPICH's and Slurm's launchers write it."""
+    text = tagged(re.sub("(-1) ", rf"\g<1>{tag} ", ring(6, 3)), tag)
+    assert text.count(f"-1{tag} ") == len(SIZES)
+    assert load(tmp_path, text) == load(tmp_path, ring(6, 3))
+
+
+def test_a_root_that_is_no_number_is_refused_as_such(tmp_path):
+    """Without the same tag in the header."""
+    text = re.sub("(-1) ", r"\g<1>[1,0]<stdout>: ", ring(6, 3))
+    with pytest.raises(ValueError, match="column root; wanted -1, and no label of a launcher"):
+        load(tmp_path, text)
+
+
+def test_a_type_without_a_known_size_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="got type f32x in .*; next: run all_reduce_perf with -d"):
+        load(tmp_path, ring(6, 3).replace(" float ", " f32x "))
+
+
+@pytest.mark.parametrize(
+    "said, warned",
+    [
+        ("warmup iters: 5 iters: 20 agg iters: 1", []),
+        ("warmup iters: 1 iters: 10 agg iters: 1", []),
+        ("warmup iters: 0 iters: 20 agg iters: 1", ["no warm-up"]),
+        ("warmup iters: 0 iters: 1 agg iters: 1", ["no warm-up", "one call of each size"]),
+    ],
+)
+def test_times_of_one_call_or_of_a_first_one_are_warned_of(tmp_path, said, warned):
+    found = load(tmp_path, ring(6, 3).replace("iters: 20", said))
+    for words in ("no warm-up", "one call of each size"):
+        assert any(f"WARNING: {words}" in note for note in found.notes) == (words in warned)
 
 
 def test_open_mpi_tags_the_parts_of_a_line(tmp_path):
@@ -162,11 +198,39 @@ def test_osu(tmp_path, title, columns, kind):
 
 
 def test_a_hop_of_many_ranks_that_does_not_exist_is_no_link(tmp_path):
-    """384 ranks sum 8 bytes within 24 us, which is no ring of 766 hops."""
-    text = osu(ALLREDUCE, Line(24e-6, 2e-10))
+    """384 ranks sum 8 bytes within 24 us, which MPI may do in 9 steps; not within 0.8 us."""
     for hosts in (4, 384):
-        with pytest.raises(ValueError, match="0.031 us, if this allreduce on 384 ranks was a ring"):
-            load(tmp_path, text, Stated(384, hosts))
+        with pytest.raises(ValueError, match=r"0\.08\d us, if this .* on 384 ranks has 9 of them"):
+            load(tmp_path, osu(ALLREDUCE, Line(0.8e-6, 2e-10)), Stated(384, hosts))
+        found = load(tmp_path, osu(ALLREDUCE, Line(24e-6, 2e-10)), Stated(384, hosts))
+        assert any("WARNING: An MPI library may sum small mess" in note for note in found.notes)
+        assert any("ends at 10 times" in note for note in found.notes)
+
+
+def test_a_tree_on_many_ranks_is_planned_from_and_a_ring_of_such_hops_is_refused(tmp_path):
+    """4 bytes on 2160 ranks in 415 us: 26 hops of 16 us, or 4318 of 0.096 us."""
+    line = Line(415e-6, 8.7e-11)
+    found = load(tmp_path, nccl(2160, line, a_host=4, before=[]))
+    assert found.lines[2160](1 << 20) == pytest.approx(line(1 << 20), rel=1e-3)
+    assert any("ends at 10 times" in note for note in found.notes)
+    with pytest.raises(ValueError, match="0.096 us, if this allreduce on 2160 ranks has 4318 of"):
+        load(tmp_path, nccl(2160, line, a_host=4))
+
+
+@pytest.mark.parametrize(
+    "title, stated, us, warned",
+    [
+        (LATENCY, {}, 0.29, True),  # ofiwg/libfabric's provider of shared memory
+        (LATENCY, {}, 1.2, False),
+        (ALLREDUCE, {"ranks": 8, "hosts": 8}, 2.7, True),  # 3 messages, one after another
+        (ALLREDUCE, {"ranks": 8, "hosts": 8}, 3.3, False),
+    ],
+)
+def test_shared_memory_is_no_link_between_nodes(tmp_path, title, stated, us, warned):
+    """Long messages have the latency of a network there, short ones have not."""
+    text = osu(title, lambda n: 1e-6 * us + (4e-6 + n * 1.3e-10) * (n > 1024))
+    found = load(tmp_path, text, Stated(**stated))
+    assert any("WARNING: its shortest message" in note for note in found.notes) == warned
 
 
 @pytest.mark.parametrize("hosts", [2, 4])
