@@ -116,7 +116,7 @@ def measure_sums(run: kit.Run, ring: Allreduce, links: dict[str, Link]) -> dict:
     run.section("The measurement")
     own = run.mpi_allreduce()  # does not wait for links
     algorithms = {RING: ring, OWN if own else TREE: own or collective(run.comm, tree.allreduce)}
-    if run.size > 1:
+    if run.size > 1 and not run.on_gpu:  # it sends arrays of the host
         algorithms[NAIVE] = partial(through_rank_0, run.comm)
     if share_memory(run.comm) and not run.on_gpu:
         algorithms[SHARED] = SharedMemory(run.comm)

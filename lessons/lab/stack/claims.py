@@ -183,8 +183,8 @@ def answer(r: dict) -> str:
     kept = median_s(here["alone"]) / median_s(here["rows"][-1]["step"])
     most = f"{best.strip('+ ')}, by {seconds(gain_s / here['dilation'])}" if gain_s > 0 else "none"
     alike = where(r["places"].values(), network=here["network"], like=here["like"])
-    control, name = above_100(alike) if kept > 1 else (0.0, "")
-    as_much = f"; without CSC at most {control:.0%} ({name})" if control else ""
+    control, _ = above_100(alike) if kept > 1 else (0.0, "")
+    as_much = f" (without CSC up to {control:.0%})" if control else ""
     return f"{most}; in the end {kept:.0%} efficiency{as_much}"
 
 
