@@ -299,7 +299,8 @@ def typical(mistakes: list[TypicalMistake], wrong: list[Wrong], relative: float)
     found = []
     for mistake in mistakes:
         try:
-            results = [plain(returned(mistake.function, w.case.arguments)) for w in wrong]
+            with np.errstate(all="ignore"):
+                results = [plain(returned(mistake.function, w.case.arguments)) for w in wrong]
         except Exception:  # noqa: BLE001  a mistake may fail for some arguments
             continue
         if not any(difference(mine, w.result, relative) for mine, w in zip(results, wrong)):

@@ -11,7 +11,8 @@ from refgf.oracle.grade.trusted import mark_of
 from refgf.oracle.spec.exercise import Collective
 from tests.support.students import ANSWERS, ROOT, InThisProcess, answers_with
 
-pytestmark = pytest.mark.filterwarnings("default")  # a mistake may divide by 0
+# A mistake may divide by 0: grade and build print no warning.
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 
 @pytest.fixture(autouse=True)
