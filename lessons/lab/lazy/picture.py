@@ -35,7 +35,8 @@ def draw(result: dict) -> dict:
     cluster = clusters.parse(result["regime"]["cluster"], "")
     p = max(2, result["ranks"])
     line = ring_line(p, Link(cluster.latency_s, 1 / cluster.rate))
-    region = draw_region({cluster.name: (p, line.a_s, line.b_s_per_byte)}, p)
+    name = f"{cluster.name}, which this run emulates"
+    region = draw_region({name: (p, line.a_s, line.b_s_per_byte)}, p)
     return {"": axes.finish(figure, curves, gains), "region": region}
 
 
@@ -127,8 +128,9 @@ def draw_here(result: dict) -> dict:
         axis.tick_params(axis="x", rotation=45)
         axis.set_ylim(0, 1.6 * axis.get_ylim()[1])  # room for the legend
         axis.set(title=title, xlabel="theta (above it: number of calls)")
-    here = {"this run": (result["ranks"], result["fit"]["a_s"], result["fit"]["b_s_per_byte"])}
-    region = draw_region(here, max(2, result["ranks"]))
+    p, fit = result["ranks"], result["fit"]
+    here = {f"this run's fit of {p} ranks": (p, fit["a_s"], fit["b_s_per_byte"])}
+    region = draw_region(here, max(2, p))
     return {"": axes.finish(figure, *panels), "region": region}
 
 
@@ -136,9 +138,9 @@ def draw_here(result: dict) -> dict:
 
 
 def draw_region(lines: dict, size: int):
-    """A figure: borders of the gains for `size` ranks, and the links of fitted allreduces.
+    """A figure: borders of the gains for `size` ranks, and the links of allreduces.
 
-    lines: {name: (ranks, a_s, b_s_per_byte)}, besides two published clusters
+    lines: {name: (ranks, a_s, b_s_per_byte)}, besides two published fits
     """
     title = "Lesson 03: on which links is one call faster than eager calls?"
     figure, (axis,) = axes.frame(title, 1, 1, size=(axes.WIDTH_INCHES, 6))
@@ -157,12 +159,13 @@ def draw_region(lines: dict, size: int):
     for machine in (TEN_GIGABIT, INFINIBAND):
         fitted = size if size in machine.lines and size > ONE_NODE else 16
         line = machine.lines[fitted]
-        lines = lines | {machine.name: (fitted, line.a_s, line.b_s_per_byte)}
+        name = f"fit of {fitted} ranks on {machine.name.removeprefix('MG-WFBP, ')}"
+        lines = lines | {f"MG-WFBP's {name}": (fitted, line.a_s, line.b_s_per_byte)}
     highest = 3000
     for number, (name, (p, a_s, b_s_per_byte)) in enumerate(lines.items(), len(GAINS)):
         rate, alpha = fitted_link(p, a_s, b_s_per_byte)
         link = f"{8e-9 * rate:.3g} Gbit/s, {1e6 * alpha:.3g} us"
-        label, style = f"{name}, fitted on {p} ranks: {link}", axes.style(number)
+        label, style = f"{name}: {link}", axes.style(number)
         axis.plot(8e-9 * rate, 1e6 * alpha, ls="none", ms=10, label=label, **style)
         highest = max(highest, 2e6 * alpha)
     axis.set(
