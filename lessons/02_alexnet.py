@@ -126,7 +126,7 @@ def measure(run: kit.Run) -> Iterator[dict]:
 
 
 if __name__ == "__main__":
-    lesson = kit.Lesson(__file__, __doc__, REVEAL, probe=True)
+    lesson = kit.Lesson(__file__, __doc__, REVEAL)
     number, add = kit.positive, lesson.argument
     add("--width", type=float, help="share of AlexNet's channels in the timed step (1)")
     add("--image-size", type=number, metavar="PIXELS", help="67 or more (227)")

@@ -95,7 +95,7 @@ CLAIMS = (
     ),
     Claim(
         "Normalisation and pooling together take more than twice their prediction, and are 1.5 "
-        "times as far off as any convolution: they pass over their data several times.",
+        "times as far off as any convolution.",
         lambda r: (total(r, seconds, *SHORT), ">", total(r, predicted_s, *SHORT), 2.0),
         "how many passes over memory a layer makes",
         control=lambda r: (

@@ -14,8 +14,8 @@ HEIGHT = 0.38  # of a bar; layers are 1 apart
 def draw(result: dict):
     layers = result["layers"]
     step = f"\n{layers['step']}" if "step" in layers else ""
-    title = f"Lesson 02: AlexNet, a step of one rank while the others sleep{step}"
-    figure, (shares, ready) = axes.frame(title, 1, 2)
+    figure, (shares, ready) = axes.frame(f"Lesson 02: AlexNet, a step of one rank{step}", 1, 2)
+    figure.set_label(f"1 rank of {result['ranks']}; the others sleep")  # it sends nothing
     draw_shares(shares, layers)
     draw_ready(ready, layers)
     label_most(ready, result)

@@ -130,6 +130,12 @@ def draw_rounding(rounding: dict, eight_bits: dict | None, noise: dict):
     return axes.finish(figure, error, spread)
 
 
+SHARES = (
+    "Left: the gradients of one batch, early in a training. Right: those of all steps of the "
+    "trainings, so their shares are others."
+)
+
+
 def draw_scales(scales: dict, learning: dict | None):
     """What becomes zero or infinite with each loss scale, and how networks learn with them."""
     title = "Lesson 05: what float16 loses on the wire, and what the loss scale is for"
@@ -151,7 +157,7 @@ def draw_scales(scales: dict, learning: dict | None):
     )
     if learning:
         draw_accuracies(accuracy, learning)
-    return axes.finish(figure, lost)
+    return axes.finish(figure, lost, below=SHARES)
 
 
 def draw_accuracies(axis, learning: dict) -> None:
@@ -162,7 +168,7 @@ def draw_accuracies(axis, learning: dict) -> None:
         points, note = learning["differences"].get(name), f"{mean:.1f} %"
         if points:
             half = points["high_s"] - points["median_s"]
-            note += f": {points['median_s']:+.1f} \N{PLUS-MINUS SIGN} {half:.1f} points"
+            note += f": {points['median_s']:+.2f} \N{PLUS-MINUS SIGN} {half:.2f} points"
         if shares := learning["lost"].get(name):
             zero, norm = (100 * shares[key] for key in ("zero", "norm"))
             note += f"\n{zero:.3g} % become zero, {norm:.2g} % of the norm"
