@@ -51,16 +51,19 @@ Launched = list[tuple[float, ProfiledEvent]]  # (end of the launch, kernel)
 def from_trace(data: dict[str, Any], path: str, step: int | None = None) -> StepTimes:
     """The step with this number, or the last one in the trace."""
     trace = Trace.read(data["traceEvents"], path)
-    found, seconds = one_step(trace, step), []
-    doubts = (*first_step(trace, found), *sizes.long_or_short(found.compute_s, "microseconds"))
+    found, others, seconds = one_step(trace, step), all_steps(trace), []
+    doubts = (
+        *cut_short(found, others),
+        *first_step(trace, found),
+        *sizes.long_or_short(found.compute_s, "microseconds"),
+    )
     found = replace(found, notes=(*found.notes, *doubts))
-    for mark in trace["marks"][1:]:
-        with suppress(ValueError):  # a step without backward, or cut off
-            other = one_step(trace, int(mark.name.removeprefix(STEP)))
-            if [n for _, n in other.ready] == [n for _, n in found.ready]:
-                seconds.append(other.compute_s)
+    first = trace["marks"][0].name if trace["marks"] else ""
+    for name, other in others.items():
+        if name != first and [n for _, n in other.ready] == [n for _, n in found.ready]:
+            seconds.append(other.compute_s)
     if len(seconds) < 2:
-        return replace(found, notes=(*found.notes, *another(trace, found)))
+        return replace(found, notes=(*found.notes, *another(first, found, others)))
     least, most = min(seconds), max(seconds)
     said = f"{len(seconds)} complete steps after the first in the trace, {1e3 * least:.1f} to "
     said += f"{1e3 * most:.1f} ms: the interval of pace holds them."
@@ -69,16 +72,38 @@ def from_trace(data: dict[str, Any], path: str, step: int | None = None) -> Step
     return replace(found, scatter=scatter, notes=(*found.notes, said))
 
 
-def another(trace: Trace, found: StepTimes) -> tuple[str, ...]:
-    """A warning where the first step of two took another time than the second."""
-    for mark in trace["marks"][:1]:
+def all_steps(trace: Trace) -> dict[str, StepTimes]:
+    """{a mark: its step}, without steps that have no backward."""
+    found = {}
+    for mark in trace["marks"]:
         with suppress(ValueError):
-            share = one_step(trace, int(mark.name.removeprefix(STEP))).compute_s / found.compute_s
-            (low, high), (least, most) = PACE[True], found.scatter
-            if not min(low, least) <= share <= max(high, most):
-                said = f"WARNING: {mark.name} took {share:.3g} times as long, and pace does not "
-                return (said + "hold it. It may hold start-up: profile with active=3.",)
-    return ()
+            found[mark.name] = one_step(trace, int(mark.name.removeprefix(STEP)))
+    return found
+
+
+def cut_short(found: StepTimes, others: dict[str, StepTimes]) -> tuple[str, ...]:
+    """A warning where another step of the trace has more gradients."""
+    name = max(others, key=lambda each: len(others[each].ready), default="")
+    count, most = len(found.ready), len(others[name].ready) if name else 0
+    if most <= count:
+        return ()
+    own, number = found.name.rpartition(", ")[2], name.removeprefix(STEP)
+    said = (
+        f"WARNING: {own} has {count} gradients, and {name} has {most}. Do the trace's events end "
+    )
+    return (said + f"early? Then its step is too short: --step {number}.",)
+
+
+def another(first: str, found: StepTimes, others: dict[str, StepTimes]) -> tuple[str, ...]:
+    """A warning where the first step of two took another time than the second."""
+    if first not in others:
+        return ()
+    share = others[first].compute_s / found.compute_s
+    (low, high), (least, most) = PACE[True], found.scatter
+    if min(low, least) <= share <= max(high, most):
+        return ()
+    said = f"WARNING: {first} took {share:.3g} times as long, and pace does not "
+    return (said + "hold it. It may hold start-up: profile with active=3.",)
 
 
 def one_step(trace: Trace, number: int | None) -> StepTimes:

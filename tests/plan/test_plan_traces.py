@@ -14,7 +14,7 @@ from refgf.plan.fabric import Fabric
 from refgf.plan.inputs import read_file
 from refgf.plan.question import PACE, Question, ranges
 from refgf.predict.cost import Link
-from tests.support.trace_cases import OLD, STEP, TRACES, ddp_step, gpu_steps, steps
+from tests.support.trace_cases import OLD, STEP, TRACES, ddp_step, gpu_steps, gradient, steps
 
 GPU = ["a busy GPU", "a GPU 30 ms behind", "copies overtake"]
 # name: milliseconds at which gradients are ready, their elements, milliseconds of the step
@@ -233,6 +233,17 @@ def test_two_steps_that_are_apart_are_warned_of():
     assert "times as long" not in " ".join(read(steps(1.0)).notes)
     fast, slow = read(steps(1.0, 1.0)), read(steps(2.0, 2.0))
     assert "WARNING: 2 times apart: of one job?" in ddp.together([fast, slow]).notes[0]
+
+
+def test_a_trace_whose_events_end_early_is_warned_of():
+    """The last step has one gradient of two, as where a file lost its last events."""
+    whole = [
+        [*steps(1.0, 1.0, 1.0), *(gradient(10_000 * at + 600, 4) for at in range(last))]
+        for last in (2, 3)
+    ]
+    said = "WARNING: ProfilerStep#4 has 1 gradients, and ProfilerStep#2 has 2."
+    assert [said in " ".join(read(each).notes) for each in whole] == [True, False]
+    assert said not in " ".join(read(whole[0], 3).notes)
 
 
 def test_what_is_left_out_before_the_first_kernel_is_said_and_held():
