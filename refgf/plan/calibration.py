@@ -2,10 +2,11 @@
 
     python -m refgf.plan.calibration     writes calibration.toml from these rows
 
-For each fabric: measured step / step by the formulas, its median and the value that 9 of 10 rows
-stay below. A step never takes less than the formulas say, so the interval begins at 1. TCP carries
-less than the wire, and how much depends on its streams, which no source states: for each row on
-Ethernet the rate with which the formulas give the measured step; the 1st, 5th and 9th of ten.
+For each fabric: measured step / step by the formulas, its median, the value that 9 of 10 rows stay
+below, and the largest. A step never takes less than the formulas say, so the interval begins at 1.
+TCP carries less than the wire, and how much depends on its streams, which no source states: for
+each row on Ethernet the rate with which the formulas give the measured step; the 1st, 5th and 9th
+of ten.
 """
 
 import tomllib
@@ -67,7 +68,10 @@ def beyond(name: str, data: dict, asked: Question) -> tuple[str, ...]:
         )
     if not least <= ALIKE * gbit <= ALIKE**2 * most:
         told.append(f"a link of {gbit:.4g} Gbit/s is outside the rows ({least:g} to {most:g})")
-    more = f"that calibrate {name}. What is not modelled may be larger than its range."
+    more = (
+        f"that calibrate {name}. What is not modelled may be larger than its range: the farthest "
+    )
+    more += f"of these rows took {data['largest']:.3g} times what the formulas say."
     return tuple(f"WARNING: {each} {more}" for each in told)
 
 
@@ -114,6 +118,7 @@ def from_rows(given: Iterable[ScalingRow]) -> dict[str, dict]:
         gbit = [rate_of(row) for row in mine]
         most = max(row.ranks for row in mine)
         elements = max(row.workload().parameters for row in mine)
+        found[fabric]["largest"] = max(row.step_s / scored.formula_s(row) for row in mine)
         found[fabric] |= {"rows": len(mine), "ranks": most, "elements": elements}
         found[fabric] |= {"gbit": [min(gbit), max(gbit)]}
     return found

@@ -42,6 +42,7 @@ class Fabric:
     nccl_times        the arguments of nccl.fitted, of an allreduce that NCCL chose itself
     nccl_slower       how many times as much it may cost on other ranks than the model says
     memory            GiB of a GPU, of each kind that a node may have; (): unknown
+    doubts            {"between" | "inside": a warning of this link of a named node}
     stretch           of NCCL's latencies and times per byte, if the network is scaled
     line_ranges       {"alpha" | "beta": (lowest, highest factor)} of these lines; none: as ranges
     lines_per_node    ranks a node of these allreduces; 0: unknown
@@ -79,6 +80,7 @@ class Fabric:
     nccl_times: tuple | None = None
     nccl_slower: float = 1.0
     stretch: tuple[float, float] = (1.0, 1.0)
+    doubts: dict[str, str] = field(default_factory=dict)
 
     def room(self, nbytes: float) -> str:
         """What is to be said of a rank that holds so many bytes: "" if any GPU of a node can."""
@@ -181,9 +183,11 @@ def advice() -> str:
 
 
 def of_node(name: str) -> Fabric:
-    """A node of GPUs, by its name in nodes.toml."""
+    """A node of GPUs, by its name in nodes.toml. Between nodes a step may take longer (hops)."""
     (between, source), (inside, known) = (nodes.link(name, which) for which in nodes.LINKS)
-    return Fabric(name, source, between, inside, inside_source=known, memory=nodes.memory(name))
+    found = Fabric(name, source, between, inside, inside_source=known, memory=nodes.memory(name))
+    ranges = CHOSEN | ({"hops": (1.0, most)} if (most := nodes.hops(name)) > 1 else {})
+    return replace(found, ranges=ranges, doubts=nodes.doubts(name))
 
 
 def with_between(given: Fabric | None, latency: str, rate: str, source: str) -> Fabric:
@@ -200,7 +204,13 @@ def with_between(given: Fabric | None, latency: str, rate: str, source: str) -> 
             "wanted one of them; next: leave one out"
         )
     notes = (*given.notes, *measurements.odd(between))
-    return replace(given, between=between, source=f"{source}, for a node", notes=notes)
+    found = replace(given, between=between, source=f"{source}, for a node", notes=notes)
+    ranges = {name: both for name, both in given.ranges.items() if name != "hops"}
+    return replace(found, ranges=ranges, doubts=without(given, "between"))
+
+
+def without(given: Fabric, link: str) -> dict[str, str]:
+    return {which: said for which, said in given.doubts.items() if which != link}
 
 
 def of_cluster(described: like.Like) -> Fabric:
@@ -230,6 +240,7 @@ def with_inside(given: Fabric, latency: str, rate: str, source: str) -> Fabric:
         raise ValueError(f"plan, link inside a node, {error}; as --inside 5us 800gbit") from None
     notes = (*given.notes, *measurements.odd(link))
     found = replace(given, inside=link, inside_source=source, notes=notes)
+    found = replace(found, doubts=without(given, "inside"))
     if found.nccl_times:
         found = replace(found, nccl_times=(*found.nccl_times[:-1], link))
     return found if given.ring_hop is None else apart(found)

@@ -8,6 +8,10 @@ from refgf.machine.units import parse_rate, parse_time
 from refgf.predict.cost import Link
 
 LINKS = ("between", "inside")
+FAR = (  # as aws-p4d's and aws-p5's numbers in nodes.toml say
+    "On two nodes of AWS short calls took up to 8 times as long as planned: measure one, and pass "
+    "its text, or --between."
+)
 FILE = Path(__file__).with_name("nodes.toml")
 
 
@@ -20,6 +24,23 @@ def link(name: str, which: str) -> tuple[Link, str]:
     """(the link "between" nodes or "inside" one, how well its rate is known and why)."""
     latency, rate, known, why = described()[name][which]
     return link_of(latency, rate, f"{name}, {which}"), f"{known}: {why}"
+
+
+def hops(name: str) -> float:
+    """Up to how many times its latency between nodes a node may have; 1: nobody compared it."""
+    return float(described()[name].get("hops", ["1"])[0])
+
+
+def doubts(name: str) -> dict[str, str]:
+    """{"between" | "inside": what published times say of that link}."""
+    given = described()[name]
+    found = {"between": f"{name}, between nodes: {given['hops'][1]}."} if "hops" in given else {}
+    if not found:
+        said = f"no published allreduce between nodes of {name} was compared with its numbers. "
+        found["between"] = said + FAR
+    if "doubt" in given:
+        found["inside"] = f"{name}, inside a node: {given['doubt']}."
+    return {which: f"WARNING: {said}" for which, said in found.items()}
 
 
 def memory(name: str) -> tuple[int, ...]:

@@ -90,7 +90,9 @@ def costs(link: Link) -> dict[str, float]:
 def network_notes(question: Question) -> list[str]:
     """What the reader should know of the network and of options without an effect."""
     fabric, k = question.fabric, question.per_node
-    found = [*fabric.notes, *question.unmodelled.notes]
+    used = {"between": question.nodes > 1, "inside": k > 1}
+    doubts = [said for which, said in fabric.doubts.items() if used[which]]
+    found = [*fabric.notes, *doubts, *question.unmodelled.notes]
     on, left, by = fabric.lines_per_node, "", "the fitted link"
     if question.planned_nccl:
         link, (least, most) = fabric.nccl.between, nccl.fitted(*fabric.nccl_times)[1]

@@ -139,6 +139,9 @@ def test_what_is_not_modelled_is_named_and_more_ranks_are_said():
     notes = calibration.calibrated(replace(asked, step=large)).unmodelled.notes
     found = [note for note in notes if note.startswith("WARNING")]
     assert len(found) == 1 and "7,000,000,000 gradients are more than any row's" in found[0]
+    mine = [row for row in rows() if row.fabric == RDMA and not row.held_out]
+    largest = max(row.step_s / scored.formula_s(row) for row in mine)
+    assert f"the farthest of these rows took {largest:.3g} times what the formulas" in found[0]
 
 
 OWN = """network = "ResNet-50"
