@@ -52,7 +52,8 @@ def cropped(svg: Path, crop: str) -> str:
     """The name of a copy of a picture that shows a part: left, top, right, bottom in percent."""
     left, top, right, bottom = (float(edge) / 100 for edge in crop.split())
     text = svg.read_text()
-    size = re.search(r'width="[\d.]+pt" height="[\d.]+pt" viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
+    sizes = r'(?:width="[\d.]+pt" height="[\d.]+pt" )?viewBox="0 0 ([\d.]+) ([\d.]+)"'
+    size = re.search(sizes, text)  # a drawing has its box only
     width, height = map(float, size.groups())
     box = (left * width, top * height, (right - left) * width, (bottom - top) * height)
     view = "{2:g}pt;{3:g}pt;{0:g} {1:g} {2:g} {3:g}".format(*box).split(";")

@@ -72,6 +72,13 @@ def test_students_get_slides_without_notes(deck):
     ]
 
 
+def test_drawings_and_figures_are_cropped(tmp_path):
+    for size in ("", 'width="9pt" height="6pt" '):
+        (tmp_path / "a.svg").write_text(f'<svg {size}viewBox="0 0 900 600"></svg>')
+        text = (tmp_path / slides.cropped(tmp_path / "a.svg", "0 50 100 75")).read_text()
+        assert text == '<svg width="900pt" height="150pt" viewBox="0 300 900 150"></svg>'
+
+
 @pytest.mark.long
 def test_a_deck_becomes_a_page(tmp_path):
     if not (marp := shutil.which("marp") or shutil.which(MARP)):
