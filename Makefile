@@ -1,6 +1,6 @@
 # Everything a user types. Each target makes its environment when it is missing; nothing is installed twice.
 #
-#   make demo                     set up, and run lesson 03 on 8 ranks (on an emulated cluster where this machine can)
+#   make demo                     set up, and run lesson 03 on 8 ranks (on an emulated cluster where this machine can), or else the first lesson here
 #   make test                     the test suite: threads, 3 MPI ranks, a few lessons in small
 #   make mutation                 which small changes of the core do its tests not notice? (ARGS="--sample 40 --seed 1")
 #   make lesson-06 RANKS=4 ARGS="--quick"        make cluster-lesson-07 NODES=2        on emulated nodes
@@ -27,7 +27,8 @@ SIZE   ?=
 DECKS  ?=
 NOTES  ?=
 
-LESSONS := $(patsubst lessons/%,%,$(foreach file,$(wildcard lessons/[0-9]*.py),$(firstword $(subst _, ,$(file)))))
+LESSONS := $(patsubst lessons/%,%,$(foreach file,$(sort $(wildcard lessons/[0-9]*.py)),$(firstword $(subst _, ,$(file)))))
+SHOWN   := $(firstword $(filter 03,$(LESSONS)) $(LESSONS))
 
 # What a user may mistype ends make here, before anything is installed or started.
 # $(call wants,NAME,ALLOWED,THEIR DESCRIPTION,EXAMPLE)
@@ -107,8 +108,7 @@ on_cluster = if [ $(NODES) -gt 1 ] && [ $$(( $(RANKS) % $(NODES) )) -eq 0 ] && $
 	else echo "no emulated cluster: $(RANKS) ranks in the shared memory of this machine"; \
 	  exec $(MPIEXEC) -n $(RANKS) $(PY) $(1); fi
 
-demo: setup
-	@$(call on_cluster,lessons/03_lazy_allreduce.py $(ARGS))
+demo: cluster-lesson-$(SHOWN)
 
 lesson-%: setup
 	exec $(MPIEXEC) -n $(RANKS) $(PY) lessons/$*_*.py $(ARGS)

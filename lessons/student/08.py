@@ -9,7 +9,7 @@ and let the lesson measure them, next to the project's (--quick: in short):
 Plain Python is all you need. The marks do not know this file's other functions, so add as many as
 you like. Exercise 1 is done, as an example.
 
-What a function prints stands below its marks. To call one yourself:
+`grade` shows what a function prints; a teacher's platform does not. To call one yourself:
 
     python -i lessons/student/08.py
 

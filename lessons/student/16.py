@@ -9,7 +9,7 @@ and let the lesson measure them, next to the project's (--quick: in short):
 NumPy is all you need. The marks do not know this file's other functions, so add as many as you
 like. Exercise 1 is done, as an example.
 
-What a function prints stands below its marks. To call one yourself:
+`grade` shows what a function prints; a teacher's platform does not. To call one yourself:
 
     python -i lessons/student/16.py
 
@@ -62,7 +62,7 @@ def sharded_step(
     w: float32 (n,), the weights, which all ranks hold. gradients[r]: float32 (n,), those of rank r.
     velocities[r]: float32, of rank r's own slice alone. A rank sums its slice of all gradients, and
     updates its slice with v <- momentum v + sum, then w <- w - rate v. All ranks take all slices of
-    the new weights. The sums may be in any order.
+    the new weights. The sums may be in any order. What is returned is float32, too.
 
     w = [1, 1], rate = 0.5, momentum = 0.5, two ranks: rank 0 owns w[1], rank 1 owns w[0]
     sharded_step([1, 1], [[2], [4]], [[1, 2], [3, 4]], 0.5, 0.5) -> ([-2.0, -2.5], [[7.0], [6.0]])

@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def run_build(options: argparse.Namespace) -> None:
+def run_build(options: argparse.Namespace) -> int:
     private, lesson = options.solutions == "private", options.lesson
     if options.variant is not None:
         if options.variant < 0 or lesson == "all":
@@ -53,7 +53,7 @@ def run_build(options: argparse.Namespace) -> None:
         made = build_for_students(lesson, options.output) / ARCHIVE
         print(f"{made}: for students, without solutions, answers and teacher's pages")
         print("next: give it to them; --for PLATFORM builds what marks their files")
-        return
+        return 0
     if not options.platform:
         raise ValueError(
             f"build: got no --for; wanted one of {', '.join(PLATFORMS)}, or --solutions "
@@ -71,24 +71,28 @@ def run_build(options: argparse.Namespace) -> None:
             others = ", ".join(f"{number}v{each}" for each in same)
             print(f"the same rules as {others}: for another group take another number")
     print(f"next: {folder / 'instructor' / 'README.md'} says how to install it")
+    return 0
 
 
-def run_similar(options: argparse.Namespace) -> None:
-    print(report(options.lesson, options.files, options.most))
+def run_similar(options: argparse.Namespace) -> int:
+    """1 if a file could not be compared."""
+    text, complete = report(options.lesson, options.files, options.most)
+    print(text)
+    return 0 if complete else 1
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
-        options.run(options)
+        code = options.run(options)
         sys.stdout.flush()
+        return code
     except BrokenPipeError:  # the reader wants no more; the interpreter must not flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except (ValueError, OSError) as error:
         print(f"refgf.course: {error}", file=sys.stderr)
         return 2
-    return 0
 
 
 if __name__ == "__main__":

@@ -21,13 +21,17 @@ STARTER = """# {title}
 Fill in the functions of `{number}.py` and submit this file. Exercise 1 is done, as an example. You
 need Python 3.11 or newer and NumPy.
 
-To mark yourself, in a checkout of refgf:
+{where}:
 
-    python -m refgf.oracle grade {number} {number}.py
+    python -m refgf.oracle grade {number} {file}
 {unpublished}
 It says which points you get and what is wrong. The marks that count use further cases, which are
 not public, so a function must be right for any arguments.
 {words}"""
+
+PUBLIC = "To mark yourself, in a checkout of refgf"
+PRIVATE = f"""To mark yourself, unpack `{ARCHIVE}`, which is beside this file. Its README says how
+to install it. It has the same file, in `lessons/student/`. Then, in its folder"""
 
 UNPUBLISHED = """
 A public checkout does not know this lesson. If you were given `lesson_{number}.py`, put it into
@@ -54,7 +58,7 @@ def build(
     if seed < 0:
         raise ValueError(f"build: got --seed {seed}; wanted 0 or more; next: --seed {-seed}")
     written = {
-        **{f"starter/{name}": data for name, data in starter(found).items()},
+        **{f"starter/{name}": data for name, data in starter(found, private).items()},
         **{f"autograder/{name}": data for name, data in autograder(found, platform, seed).items()},
         **{f"instructor/{name}": data for name, data in instructor(found, platform, seed).items()},
     }
@@ -102,8 +106,8 @@ def remove_earlier_build(target: Path) -> None:
             (target / name).unlink(missing_ok=True)
 
 
-def starter(lesson: LessonFiles) -> dict[str, bytes]:
-    """What students get."""
+def starter(lesson: LessonFiles, private: bool = False) -> dict[str, bytes]:
+    """What students get. private: the archive, too, which is added later."""
     words = lesson.words()
     head = ["", "## Words", ""]
     if divided(lesson.number)[1]:
@@ -111,8 +115,16 @@ def starter(lesson: LessonFiles) -> dict[str, bytes]:
     table = [*head, "| word | what it means | first met in |", "|---|---|---|", *words]
     text = "\n".join([*table, ""]) if words else ""
     extra = "" if lesson.page.is_file() else UNPUBLISHED.format(number=lesson.number)
-    readme = STARTER.format(title=lesson.title, number=lesson.number, unpublished=extra, words=text)
-    found = {lesson.starter.name: lesson.starter.read_bytes(), "README.md": readme.encode()}
+    name = lesson.starter.name
+    readme = STARTER.format(
+        title=lesson.title,
+        number=lesson.number,
+        where=PRIVATE if private else PUBLIC,
+        file=f"lessons/student/{name}" if private else name,
+        unpublished=extra,
+        words=text,
+    )
+    found = {name: lesson.starter.read_bytes(), "README.md": readme.encode()}
     return found | encoded(licence())
 
 

@@ -5,8 +5,10 @@ import re
 import subprocess
 import zipfile
 from collections.abc import Mapping
+from pathlib import Path
 
 from refgf.course.lesson import LESSONS, lesson_files
+from refgf.oracle.grade.marking import lessons as all_lessons
 
 ROOT = LESSONS.parent
 ARCHIVE, FOLDER = "refgf-students.zip", "refgf-students"
@@ -21,22 +23,31 @@ CUTS = {  # what names a file that stays with the teacher: (which files, pattern
     (r"lessons/README\.md", r"ideas in `drawings/`"): "ideas are in `drawings/`",
     (r"lessons/README\.md", r"(?s)\n## For the teacher\n.*"): "",
     (r"refgf/__main__\.py", r'    "course": .*\n'): "",
+    (r"pyproject\.toml", r'"refgf\.(?:course|site)\b[^"]*",? ?'): "",
+    (
+        r"lessons/lab/merge/claims\.py|figures/09_.*\.json",
+        r": the solutions prove the case of two gradients",
+    ): "",
 }
-NAMED = re.compile(r"\b(?:teaching|solutions|answers)/|refgf\.course import")
+NAMED = re.compile(r"\b(?:teaching|solutions|answers)/|refgf\.course\b")
 
 README = """# Lessons of refgf: {lessons}
 
     make setup                                       once: makes the environment .venv
     source .venv/bin/activate                        in each new terminal
     python -m refgf.doctor                           is this machine ready?
-    mpiexec -n 4 python lessons/{script} --quick
+    mpiexec -n 4 python {script} --quick
     python -m refgf.oracle grade {number} lessons/student/{number}.py
 
 Each lesson is a script: read its first page, write down your guess, run it. You write the functions
-of `lessons/student/`. [lessons/README.md](lessons/README.md) says more. `make test` and `make site`
-need the whole project, which this archive is not.
+of `lessons/student/`. [lessons/README.md](lessons/README.md) says more. Of the Makefile's targets
+`setup`, `demo` and `lesson-{first}` work here; most others need the whole project.
 
 {first_day}"""
+
+ONLY = """This archive has lesson {}. What the page names of other lessons is not in it.
+
+"""
 
 
 def archive(lessons: list[str]) -> bytes:
@@ -44,7 +55,7 @@ def archive(lessons: list[str]) -> bytes:
 
     ValueError without git, and if a file would name what is withheld.
     """
-    found: dict[str, str | bytes] = {}
+    found: dict[str, bytes] = {}
     numbers = {lesson[:2] for lesson in lessons}
     for name in taken():
         of = OF_A_LESSON.match(name)
@@ -53,20 +64,29 @@ def archive(lessons: list[str]) -> bytes:
     for lesson in lessons:
         del found[f"lessons/student/{lesson[:2]}.py"]
         found[f"lessons/student/{lesson}.py"] = lesson_files(lesson).starter.read_bytes()
-    first = next(name for name in found if re.match(r"lessons/\d\d_", name))
+    script = next(name for name in found if re.match(r"lessons/\d\d_", name))
     found["README.md"] = README.format(
         lessons=", ".join(lessons),
         number=lessons[0],
-        script=first.removeprefix("lessons/"),
-        first_day=first_day(),
-    )
+        first=lessons[0][:2],
+        script=script,
+        first_day=first_day(Path(script).stem, timed="03" in numbers),
+    ).encode()
+    if numbers != set(all_lessons()):
+        for_all = found["lessons/README.md"].decode()
+        found["lessons/README.md"] = (ONLY.format(", ".join(lessons)) + for_all).encode()
     return zipped({f"{FOLDER}/{name}": data for name, data in found.items()})
 
 
-def first_day() -> str:
-    """How to install, and what goes wrong: sections of a teacher's page for students."""
+def first_day(script: str, timed: bool) -> str:
+    """How to install, and what goes wrong: sections of a teacher's page for students.
+
+    script: the name of a lesson that they have, for the page's. timed: is `make demo` the page's?
+    """
     text = (LESSONS / "teaching" / "first-day.md").read_text()
-    return text[text.index("## How to install") : text.index("## The hour")].rstrip() + "\n"
+    text = text[text.index("## How to install") : text.index("## The hour")].rstrip() + "\n"
+    text = text.replace("00_two_ranks", script)
+    return text if timed else text.replace(" and `make demo` 5.", ".")
 
 
 def taken() -> list[str]:

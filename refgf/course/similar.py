@@ -2,7 +2,7 @@
 
 Each run of RUN tokens that two files share counts, wherever it stands. Names, comments and
 docstrings do not count, so renaming and moving functions changes nothing. What stands in the
-starter, too, does not count at all.
+starter, too, does not count at all. Files are decoded as Python decodes them.
 """
 
 import io
@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from refgf.course.lesson import lesson_files
+from refgf.oracle.foreign.report import as_name
+from refgf.oracle.grade.student_process import WIDE
 
 RUN = 14  # tokens
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER)
@@ -39,6 +41,20 @@ class Alike(NamedTuple):
     share: float
     names: tuple[str, str]
     lines: tuple[str, str]
+
+
+def text_of(data: bytes) -> str:
+    """The text of a file, in the encoding that it declares; SyntaxError for UTF-16.
+
+    Marks run a file that declares none and has comments in Latin-1: their letters are replaced.
+    """
+    if b"\0" in data:
+        raise SyntaxError(WIDE)
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError:  # such a comment is in the first two lines
+        encoding = "utf-8"
+    return io.TextIOWrapper(io.BytesIO(data), encoding, errors="replace").read()
 
 
 def tokens(text: str) -> Iterator[tuple[str, int]]:
@@ -106,8 +122,11 @@ def groups(pairs: list[Alike]) -> list[list[str]]:
     return sorted(found.values(), key=lambda names: (-len(names), names))
 
 
-def report(lesson: str, paths: list[str], most: int) -> str:
-    """Groups, then the pairs that are most alike; the published answers are a file like others."""
+def report(lesson: str, paths: list[str], most: int) -> tuple[str, bool]:
+    """Groups, then the pairs that are most alike; the published answers are a file like others.
+
+    The second: have all files been compared?
+    """
     found = lesson_files(lesson)
     starter = words("", found.starter.read_text(), {}).runs
     files, unread = [words(ANSWERS, found.answers.read_text(), starter)], []
@@ -115,9 +134,10 @@ def report(lesson: str, paths: list[str], most: int) -> str:
         if Path(path).is_dir():
             raise ValueError(f"similar: got the folder {path}; wanted files; next: {path}/*.py")
         try:
-            files.append(words(path, Path(path).read_text(), starter))
-        except (SyntaxError, UnicodeDecodeError):
-            unread.append(f"{path}: not compared, it is no Python")
+            files.append(words(as_name(path), text_of(Path(path).read_bytes()), starter))
+        except (SyntaxError, LookupError) as error:  # LookupError: declares rot13, say
+            why = WIDE if WIDE in str(error) else "it is no Python"
+            unread.append(f"{as_name(path)}: not compared, {why}")
     pairs = sorted((alike(*pair) for pair in itertools.combinations(files, 2)), reverse=True)
     if not pairs:
         raise ValueError(
@@ -143,4 +163,5 @@ def report(lesson: str, paths: list[str], most: int) -> str:
     about = (
         f"{len(pairs)} pairs, median {median:.0%}. Short functions are alike by themselves: read"
     )
-    return "\n".join([*lines, *unread, f"{about} what stands far above the median."])
+    lines += [*unread, f"{about} what stands far above the median."]
+    return "\n".join(lines), not unread

@@ -12,6 +12,7 @@ import pytest
 
 from refgf.course import package
 from refgf.course.__main__ import main
+from refgf.course.build import build
 from refgf.course.package import ARCHIVE, FOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,8 +68,35 @@ def test_a_lesson_and_its_marks(tmp_path):
     lesson = run(folder, "lessons/03_lazy_allreduce.py", "--threads", "2", "--quick")
     assert lesson.returncode == 0, lesson.stderr
     assert (folder / "results" / "quick" / "03_lazy_allreduce.png").is_file()
-    (command,) = re.findall(r"^ +mpiexec .*(lessons/\S+)", (folder / "README.md").read_text(), re.M)
-    assert (folder / command).is_file()
+
+
+@pytest.mark.parametrize("lesson", ["00", "6", "16v3"])
+def test_the_readme_of_one_lesson_names_what_is_there(tmp_path, lesson):
+    folder = unpacked(lesson, tmp_path)
+    text = (folder / "README.md").read_text()
+    named = set(re.findall(r"\b(?:lessons|figures)/[\w./]+\w", text))
+    assert len(named) > 4 and [name for name in sorted(named) if not (folder / name).exists()] == []
+    targets = set(re.findall(r"`make ([\w-]+)", text)) | {f"lesson-{lesson[:2].zfill(2)}"}
+    assert {"setup", "demo"} <= targets and f"`lesson-{lesson[:2].zfill(2)}`" in text
+    for target in [*targets, ""]:
+        made = subprocess.run(
+            ["make", "-n", *target.split()], cwd=folder, capture_output=True, text=True, timeout=60
+        )
+        assert made.returncode == 0 and "can't read" not in made.stderr, (target, made.stderr)
+        scripts = set(re.findall(r"lessons/\d\d_[\w*]+\.py", made.stdout))
+        assert all(any(folder.glob(name)) for name in scripts) and (scripts or target == "setup")
+    assert "`make demo` 5" not in text  # minutes, of lesson 03
+    assert "This archive has lesson " in (folder / "lessons" / "README.md").read_text()
+
+
+def test_the_starter_names_the_archive_beside_it(tmp_path):
+    build("06", "plain", 1, str(tmp_path / "private"), private=True)
+    build("06", "plain", 1, str(tmp_path / "public"))
+    private, public = (tmp_path / kind / "starter" for kind in ("private", "public"))
+    text = (private / "README.md").read_text()
+    assert f"`{ARCHIVE}`" in text and "checkout" not in text and (private / ARCHIVE).is_file()
+    assert "oracle grade 06 lessons/student/06.py" in text
+    assert "in a checkout of refgf" in (public / "README.md").read_text()
 
 
 def test_no_answers_in_the_archive_of_all_lessons(everything):
@@ -87,11 +115,12 @@ def test_nothing_names_or_imports_what_is_withheld(everything):
     assert len(files) > 500 and not [name for name in names if name.startswith(package.PRIVATE)]
     for file in files:
         text = file.read_text()
-        assert not re.search(r"\b(teaching|solutions|answers)/", text), file
+        assert not re.search(r"\b(teaching|solutions|answers)/|the solutions", text), file
         if file.suffix == ".py":
             for node in ast.walk(ast.parse(text)):
                 module = getattr(node, "module", None) or ""
                 assert not module.startswith(("refgf.course", "refgf.site")), file
+    assert "refgf.course" not in (everything / "pyproject.toml").read_text()
     assert "course" not in run(everything, "-m", "refgf", "--help").stdout
 
 

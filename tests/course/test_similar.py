@@ -67,7 +67,7 @@ def test_the_report(tmp_path, capsys):
     for name, text in {"a": ANSWERS, "b": SOMEBODY_ELSE, "c": "def f(:\n  '", "d": STARTER}.items():
         (tmp_path / f"{name}.py").write_text(text)
     files = [str(tmp_path / f"{name}.py") for name in "abcd"]
-    assert main(["similar", "03", *files, "--most", "2"]) == 0
+    assert main(["similar", "03", *files, "--most", "2"]) == 1  # c is no Python
     printed = capsys.readouterr().out
     first = re.match(r"100%  the published answers: lines (.*)\n      (\S+): lines (.*)\n", printed)
     assert first[2] == files[0] and first[1] == first[3] and "33-35" in first[1]
@@ -79,6 +79,40 @@ def test_the_report(tmp_path, capsys):
     capsys.readouterr()
     assert main(["similar", "03", str(tmp_path)]) == 2
     assert f"; wanted files; next: {tmp_path}/*.py" in capsys.readouterr().err
+
+
+def test_files_are_decoded_as_for_their_marks(tmp_path, capsys):
+    """A copy is not lost in another encoding; a file that Python cannot run is named, with rc 1."""
+    coding, comment = b"# -*- coding: latin-1 -*-\n", b"# M\xfcller\n"
+    head, body = ANSWERS.encode().split(b"import numpy", 1)
+    copies = {
+        "latin": comment + ANSWERS.encode(),
+        "declared": coding + comment + ANSWERS.encode(),
+        "in_text": coding + ANSWERS.encode() + b"\nx = 'M\xfcller'\n",
+        "late": head + b"import numpy" + body + comment,
+        "bom": b"\xef\xbb\xbf" + ANSWERS.encode(),
+        "lines": ANSWERS.replace("\n", "\r\n").encode(),
+        "old_mac": ANSWERS.replace("\n", "\r").encode(),
+    }
+    for name, data in copies.items():
+        compile(data, name, "exec")
+        (tmp_path / f"{name}.py").write_bytes(data)
+    files = [str(tmp_path / f"{name}.py") for name in copies]
+    assert main(["similar", "03", *files]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{len(copies) + 1} files alike") and "not compared" not in printed
+    bad = {
+        "wide": ("# x\n" + ANSWERS).encode("utf-16"),
+        "no_text": b"# coding: rot13\nx = 1\n",
+    }
+    for name, data in bad.items():
+        (tmp_path / f"{name}.py").write_bytes(data)
+    files += [str(tmp_path / f"{name}.py") for name in bad]
+    assert main(["similar", "03", *files]) == 1
+    printed = capsys.readouterr().out
+    said = "wide.py: not compared, it has null bytes, as UTF-16 has; next: save it as UTF-8"
+    assert said in printed
+    assert "no_text.py: not compared, it is no Python" in printed
 
 
 def test_a_reader_who_wants_no_more(tmp_path):

@@ -10,6 +10,7 @@ any bytes: what is no text is written as an escape, and a long name is cut in th
 import argparse
 import csv
 import hashlib
+import io
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,7 +36,8 @@ def main() -> int:
     parser.add_argument("submissions", type=Path, help="a folder: NAME.py, or NAME/ with a file")
     parser.add_argument("--output", type=Path, default=Path("marks"), help="default: marks")
     options = parser.parse_args()
-    sys.stdout.reconfigure(errors="backslashreplace")  # a name may be no text
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # the path may be no text
     table, (lesson, seed) = options.output / "marks.csv", settings()
     rows: list[Row] = []
     try:

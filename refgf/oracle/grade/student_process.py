@@ -29,6 +29,7 @@ from refgf.oracle.foreign.ranks import Comm
 from refgf.oracle.grade.encoding import decoded, encoded, in_bytes
 from refgf.oracle.grade.rank import Channel
 
+WIDE = "it has null bytes, as UTF-16 has; next: save it as UTF-8"
 REFUSED = {
     *("socket.connect", "socket.bind", "socket.getaddrinfo", "subprocess.Popen", "pty.spawn"),
     *("os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.kill"),
@@ -85,6 +86,8 @@ def module_name(path: str, project: str) -> str:
 
 def load(path: str, source: bytes) -> ModuleType:
     """The text of a Python file as a module."""
+    if b"\0" in source:
+        raise SyntaxError(WIDE)
     module = ModuleType("student_" + os.path.basename(path).removesuffix(".py"))
     module.__file__ = path
     sys.modules[module.__name__] = module  # dataclasses look it up
