@@ -70,7 +70,7 @@ def archive(lessons: list[str]) -> bytes:
         number=lessons[0],
         first=lessons[0][:2],
         script=script,
-        first_day=first_day(Path(script).stem, timed="03" in numbers),
+        first_day=first_day(Path(script).stem),
     ).encode()
     if numbers != set(all_lessons()):
         for_all = found["lessons/README.md"].decode()
@@ -78,15 +78,14 @@ def archive(lessons: list[str]) -> bytes:
     return zipped({f"{FOLDER}/{name}": data for name, data in found.items()})
 
 
-def first_day(script: str, timed: bool) -> str:
+def first_day(script: str) -> str:
     """How to install, and what goes wrong: sections of a teacher's page for students.
 
-    script: the name of a lesson that they have, for the page's. timed: is `make demo` the page's?
+    script: the name of a lesson that they have, in the place of the page's.
     """
     text = (LESSONS / "teaching" / "first-day.md").read_text()
     text = text[text.index("## How to install") : text.index("## The hour")].rstrip() + "\n"
-    text = text.replace("00_two_ranks", script)
-    return text if timed else text.replace(" and `make demo` 5.", ".")
+    return text.replace("00_two_ranks", script)
 
 
 def taken() -> list[str]:
