@@ -16,7 +16,8 @@ IDEA        A ring allreduce has two halves (lesson 01). After the first, the re
                 ZeRO-1           reduce-scatter, update of n/p, allgather of weights
 
             ZeRO-2 keeps a slice of the gradients only, and ZeRO-3 (PyTorch: FSDP) a slice of the
-            weights: a layer's are gathered before its forward, and again before its backward.
+            weights. A unit of them (a layer, or several) is gathered before its forward, freed
+            after it, and gathered again before its backward: kept whole, all would be held again.
 PREDICTION  n elements, p ranks, an optimiser with s states (momentum 1, Adam 2). Elements:
 
                                  weights  gradients  state    a rank sends in a step
@@ -27,11 +28,20 @@ PREDICTION  n elements, p ranks, an optimiser with s states (momentum 1, Adam 2)
 
             ZeRO-1: each element is treated alike, the sums are the ring's, and so are the bits.
             ZeRO-3 sums each layer by itself: other bits, and right ones. LARS and clipping need
-            norms of all slices (lesson 11). ZeRO-3 gathers a layer while the one before computes
-            (refgf/papers/zero/zero3.py). What it gathers at once is a unit.
+            norms of all slices (lesson 11).
+
+            ZeRO-3 gathers a unit while the one before computes (refgf/papers/zero/zero3.py). So two
+            whole units of weights and two of gradients are held, too, of up to L elements each:
+
+                ZeRO-3 at its peak               (2 + s) n/p + 4 L       all hold all: (2 + s) n
+
+            Sharding pays with many units of like size, where L is small next to n. Where one layer
+            has most of the weights, as in AlexNet, its 4 L take back what sharding saved. Larger
+            units hide more of what is sent behind what computes, and make L larger.
 
 Before you run it, write down, for your p: by how many percent does ZeRO-1 reduce what a rank holds
-(weights, gradients, momentum)? Does a step take longer or shorter than before?
+(weights, gradients, momentum)? Does a step take longer or shorter than before? What does a rank of
+ZeRO-3 hold at its peak, if one layer has three quarters of the weights?
 
 DDP (PyTorch's DistributedDataParallel) is the baseline of the predicted steps: all hold all, and
 sums of 25 MiB run during backward.
@@ -46,7 +56,7 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/16_sharding.py)
 
 A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/16.md)
     a. "ZeRO-1 on p ranks needs 1/p of the memory." -v: what a rank holds.
-    b. "Sharing costs more messages." -v: what a rank sends.
+    b. "ZeRO-1 needs more messages: it gathers, too." -v: what a rank sends.
     c. "FSDP saves memory and costs nothing." -v: the predicted steps, link by link.
 """
 

@@ -1,7 +1,7 @@
 """Lesson 17: low rank - which compressed gradients can be summed on the way?
 
     mpiexec -n 8 python lessons/17_low_rank.py
-    options: --predict "20", -v (all tables), --epochs E, --full, --quick, ...
+    options: --predict "20 ranks", -v (all tables), --epochs E, --full, --quick, ...
 
 QUESTION    An allreduce adds up what comes along while it sends. Which compressed gradients can be
             added like that, and which must all be brought to every rank first?
@@ -39,13 +39,21 @@ lesson you can say for a compressor whether it may be summed, and predict its by
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/17_low_rank.py)
     1. Feed M = a matrix of rank 2 to PowerSGD of rank 2. What is the error after one step?
-    2. Each rank draws another Q. What is wrong with the sum?
+    2. Each rank draws another Q to begin with. Is the first sum wrong? Is the second?
     3. A majority of majorities: groups of ranks vote first. Is the result that of all ranks?
 
 A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/17.md)
     a. "Signs are 32 times smaller than floats, so they send 32 times less." -v: bytes.
     b. "What is not sent must be fed back, always." -v: accuracy, with and without the error.
     c. "A vote is a sum, so one bit a vote is enough for an allreduce." -v: bytes of votes.
+
+HOW TO READ THE POINTS
+    CSC chooses whole chunks, so an important gradient waits until its 46 neighbours are worth it.
+    Lesson 12 trains the same network as long: as many single gradients (top-k at 10 %, momentum
+    before the choice) lose little, and so does CSC with a warm-up of its density.
+    PowerSGD feeds its error back and gains: what was left out adds up until Q turns to it. Top-k at
+    1 % feeds it back and loses. Likely, and not shown here: an element is sent about every
+    hundredth step, so what is sent late belongs to older weights, and momentum repeats it.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

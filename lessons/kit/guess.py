@@ -16,16 +16,16 @@ from kit.words import factor_off, off_by
 
 NUMBER = re.compile(
     r"(?<![\w.])(-?\d[\d,]*\.?\d*(?:e-?\d+)?|inf)\s*"
-    r"(%|percent|x\b|times|[kKMG]?i?B\b|bytes|[mun\xb5]?s\b|calls?)?(?!\w)"
+    r"(%|percent|x\b|times|[kKMG]?i?B\b|bytes|[mun\xb5]?s\b|calls?|ranks?)?(?!\w)"
 )
-SAME = {"percent": "%", "x": "times", "calls": "call", "bytes": "B"}
+SAME = {"percent": "%", "x": "times", "calls": "call", "rank": "ranks", "bytes": "B"}
 SCALES = {
     "B": {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 1e3, "MB": 1e6, "GB": 1e9},
     "s": {"s": 1, "ms": 1e-3, "us": 1e-6, "\xb5s": 1e-6, "ns": 1e-9},
 }
 SCALED = {unit: (base, x) for base, units in SCALES.items() for unit, x in units.items()}
 FAR = 10  # times: a guess that is off by so much is off on a busy machine too
-NAMED = {"eager": "0 B", "one call": "inf B"}  # thetas that have names
+NAMED = {"eager": "0 B", "one call": "inf B", "never": "inf ranks"}
 
 
 def numbers(text: str) -> list[tuple[float, str]]:

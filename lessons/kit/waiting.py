@@ -17,6 +17,7 @@ from pathlib import Path
 
 import refgf.launch as launch
 from kit.record import ROOT
+from kit.words import number_of_ranks
 
 LONG_S = 10.0
 ANCESTORS, LAUNCHERS = 4, ("mpiexec", "mpirun", "prterun")  # from a rank to its launcher
@@ -24,7 +25,10 @@ ERASE = "\r\x1b[K"
 
 
 def estimate(options) -> tuple[float, str] | None:
-    """(seconds, where they are from): the last run of this size, else the committed figure's."""
+    """(seconds, where they are from): the last run of this size, else the committed figure's.
+
+    The words say on how many ranks; this run may have others.
+    """
     sizes = [bool(getattr(options, key)) for key in ("quick", "full")]
     places = {
         options.output: "as the last run here",
@@ -36,6 +40,7 @@ def estimate(options) -> tuple[float, str] | None:
             if [bool(result["options"][key]) for key in ("quick", "full")] == sizes:
                 pairs = result["options"].get("pairs")
                 other = pairs is not None and pairs != getattr(options, "pairs", pairs)
+                where = f"on {number_of_ranks(result['ranks'])}, {where}"
                 return float(result["took_s"]), where + f" with --pairs {pairs}" * other
         except (OSError, ValueError, LookupError, TypeError):
             continue

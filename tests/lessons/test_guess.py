@@ -11,6 +11,7 @@ from kit.guess import FAR, Guess
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))
 TWO, BYTES, TIME = Guess("3 times and 2 times"), Guess("64 KiB"), Guess("0.1 ms")
+RANKS = Guess("20 ranks")
 WORD = Guess("overlap", ("ring", "mixed precision", "overlap", "CSC"))
 
 
@@ -28,6 +29,9 @@ def test_each_lesson_compares_its_own_example(lesson):
 @pytest.mark.parametrize(
     "form, guess, fits",
     [
+        (RANKS, "33", True),
+        (RANKS, "never", True),
+        (TIME, "never", False),
         (TWO, "3 and 2", True),
         (TWO, "1.5 x, 1 x", True),
         (TWO, "80 %", False),

@@ -29,15 +29,19 @@ def options(folder, **changed):
 
 def test_the_last_run_of_this_size_tells_how_long(tmp_path):
     took_s = json.loads((ROOT / "figures" / "00_two_ranks.json").read_text())["took_s"]
-    assert estimate(options(tmp_path)) == (took_s, "where the committed figure was measured")
+    assert estimate(options(tmp_path)) == (
+        took_s,
+        "on 2 ranks, where the committed figure was measured",
+    )
     assert estimate(options(tmp_path, full=True)) is None
-    saved = {"options": {"quick": False, "full": True}, "took_s": 321.4}
+    saved = {"options": {"quick": False, "full": True}, "took_s": 321.4, "ranks": 1}
     (tmp_path / "00_two_ranks.json").write_text(json.dumps(saved))
-    assert estimate(options(tmp_path, full=True)) == (321.4, "as the last run here")
+    assert estimate(options(tmp_path, full=True)) == (321.4, "on 1 rank, as the last run here")
     assert estimate(options(tmp_path))[0] == took_s  # of another size
-    saved = {"options": {"quick": False, "full": True, "pairs": 10}, "took_s": 321.4}
+    saved |= {"options": {"quick": False, "full": True, "pairs": 10}}
     (tmp_path / "00_two_ranks.json").write_text(json.dumps(saved))
-    for given, said in ((10, "as the last run here"), (0, "as the last run here with --pairs 10")):
+    last = "on 1 rank, as the last run here"
+    for given, said in ((10, last), (0, f"{last} with --pairs 10")):
         assert estimate(options(tmp_path, full=True, pairs=given))[1] == said
     for damaged in ("{", "[]", '{"options": 3}'):
         (tmp_path / "00_two_ranks.json").write_text(damaged)

@@ -56,7 +56,7 @@ CLAIMS = (
         timed=False,
     ),
     Claim(
-        "From 2 to 8 ranks, it grows more than 6 times if it is gathered (top-k).",
+        "From 2 to 8 ranks, the bytes of what is gathered (top-k) grow more than 6 times.",
         (growth(TOPK), ">", 6.0),
         unless="nodes that add up inside first, as HiTopKComm (lesson 12)",
         kind=LIMIT,
@@ -142,7 +142,7 @@ REVEAL = Reveal(
     CLAIMS,
     rows,
     ask="From how many ranks on do gathered signs send more bytes than summed votes?",
-    guess=Guess("20", timed=False),
+    guess=Guess("20 ranks", timed=False),
     answer=lambda r: f"from {r['sent']['first_above']} ranks on",
     picture="Lines: bytes that a rank sends against the number of ranks, of what is summed and of "
     "what is gathered. Points: accuracy against bytes, with and without the error fed back.",

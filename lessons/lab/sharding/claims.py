@@ -5,7 +5,7 @@ from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import SPREAD, at
 from kit.words import number_of_bytes, percent
-from lab.sharding.predicted import LARGER, LAYERS
+from lab.sharding.predicted import LARGER, LAYERS, peak_share
 from lab.sharding.steps import AHEAD, OVERLAPPED
 from lab.sharding.training import ALL, ZERO, ZERO3
 from lab.sharding.yours import YOURS
@@ -23,6 +23,11 @@ def held(name: str, part: str = ""):
 
 def by_formula(name: str):
     return lambda r: sum(r["training"]["stages"][name].values())
+
+
+def at_peak(r: dict) -> float:
+    """Bytes of a rank of ZeRO-3 with the whole units that compute and arrive. Counted."""
+    return held(ZERO3)(r) + r["training"]["whole_layers"]
 
 
 def kept_off(r: dict) -> float:
@@ -69,13 +74,13 @@ def shared(comparison: tuple):
     return lambda r: comparison if r["ranks"] > 1 else None
 
 
-def fsdp(network: str, wrapped: str, rate: str):
-    """Predicted seconds of FSDP's step over DDP's."""
+def over_ddp(network: str, wrapped: str, rate: str, strategy: str = "FSDP"):
+    """Predicted seconds of a step over those of DDP's."""
 
     def factor(r: dict) -> float:
         asked = {"network": network, "wrapped": wrapped, "rate": rate}
         step_s = at(r, "predicted", asked, "step_s")
-        return step_s["FSDP"] / step_s["DDP"]
+        return step_s[strategy] / step_s["DDP"]
 
     return factor
 
@@ -120,6 +125,14 @@ CLAIMS = (
         timed=False,
     ),
     Claim(
+        "At its peak a rank of ZeRO-3 holds more than one that holds all: one layer is most of "
+        "this network.",
+        shared((at_peak, ">", held(ALL))),
+        unless="many layers of like size",
+        kind=LIMIT,
+        timed=False,
+    ),
+    Claim(
         "A rank sends half as many bytes again with ZeRO-3, to 5 %.",
         shared((sent_off, "<", 0.05)),
         unless="layers so small that a slice's length is rounded up by much",
@@ -157,14 +170,51 @@ CLAIMS = (
     ),
     Claim(
         "Predicted: at 1 Gbit/s FSDP's step of AlexNet takes more than 1.3 times DDP's.",
-        shared((fsdp("alexnet", LAYERS, "1gbit"), ">", 1.3)),
+        shared((over_ddp("alexnet", LAYERS, "1gbit"), ">", 1.3)),
         unless="a network that computes longer than it sends",
         timed=False,
     ),
     Claim(
+        "Predicted: at 1 Gbit/s ZeRO-1's step of AlexNet is DDP's, to 1 %: both wait for the "
+        "same bytes.",
+        shared((over_ddp("alexnet", LAYERS, "1gbit", ZERO), "<", 1.01)),
+        unless="a link that waits for backward",
+        timed=False,
+    ),
+    Claim(
+        "Predicted: at 200 Gbit/s ZeRO-1's step of AlexNet takes more than 1.1 times DDP's: "
+        "DDP's ring hides behind backward, an allgather after the update hides behind nothing.",
+        shared((over_ddp("alexnet", LAYERS, "200gbit", ZERO), ">", 1.1)),
+        unless="weights that are gathered during the next forward",
+        timed=False,
+    ),
+    Claim(
+        "Predicted: at 56 Gbit/s FSDP's step of AlexNet is shorter in 2 units than in 8: while all "
+        "convolutions compute, the rest is gathered; while one layer computes, little is.",
+        shared(
+            (
+                over_ddp("alexnet", LARGER, "56gbit"),
+                "<",
+                over_ddp("alexnet", LAYERS, "56gbit"),
+            )
+        ),
+        unless="layers that compute as long as they are gathered",
+        timed=False,
+    ),
+    Claim(
+        "By formula, a layer a unit: at its peak a rank of FSDP holds less than half of what one "
+        "of DDP holds with ResNet-50, and more than three quarters of it with AlexNet.",
+        shared((lambda r: peak_share("resnet50", LAYERS, r["ranks"]), "<", 0.5)),
+        unless="fewer than 3 ranks",
+        timed=False,
+        control=(lambda r: peak_share("alexnet", LAYERS, r["ranks"]), ">", 0.75),
+    ),
+    Claim(
         "Predicted: at 10 Gbit/s FSDP's step of ResNet-50 takes longer if each layer is a unit "
         "than if each block is one.",
-        shared((fsdp("resnet50", LAYERS, "10gbit"), ">", fsdp("resnet50", LARGER, "10gbit"))),
+        shared(
+            (over_ddp("resnet50", LAYERS, "10gbit"), ">", over_ddp("resnet50", LARGER, "10gbit"))
+        ),
         unless="messages without latency",
         timed=False,
     ),
@@ -172,11 +222,13 @@ CLAIMS = (
 
 
 def rows(r: dict) -> list[Row]:
-    """What a rank keeps and sends next to the formulas; two steps in the cluster's time."""
-    k, found = r["regime"]["dilation"], []
-    for name in (ZERO, ZERO3):
-        kept = held(name)(r), by_formula(name)(r)
-        found.append(Row(f"a rank of {name} keeps", *kept, number_of_bytes))
+    """What a rank holds and sends next to the formulas; two steps in the cluster's time."""
+    k, whole = r["regime"]["dilation"], 4 * 4 * max(r["training"]["layers"])
+    peak = at_peak(r), by_formula(ZERO3)(r) + whole
+    found = [
+        Row(f"a rank of {ZERO} holds", held(ZERO)(r), by_formula(ZERO)(r), number_of_bytes),
+        Row(f"a rank of {ZERO3}, at its peak", *peak, number_of_bytes),
+    ]
     formula = r["training"]["sent_formula"][ZERO3]
     found.append(Row(f"a rank of {ZERO3} sends", sent(r, ZERO3), formula, number_of_bytes))
     for row in r["steps"]["rows"]:
@@ -188,10 +240,13 @@ def rows(r: dict) -> list[Row]:
 
 
 def answer(r: dict) -> str:
-    """The reduction, and the step."""
-    less = 1 - held(ZERO)(r) / held(ALL)(r)
+    """The reduction, ZeRO-3's peak, and the step, unless the machine was busy."""
+    less, peak = 1 - held(ZERO)(r) / held(ALL)(r), at_peak(r) / held(ALL)(r)
     zero, ring = (at(r, *step(name))["median_s"] for name in (ZERO, ALL))
-    return f"{percent(less)} less; a step takes {zero / ring:.2f} times as long"
+    step_said = f"a step of ZeRO-1 takes {zero / ring:.2f} times as long"
+    if at(r, "load", "busy"):
+        step_said = "steps are not compared, a busy machine"
+    return f"{percent(less)} less; ZeRO-3 holds {percent(peak)} at its peak; {step_said}"
 
 
 REVEAL = Reveal(

@@ -1,10 +1,10 @@
 """The figures of lesson 16: what a rank holds, and the time of a step; predicted links."""
 
 from kit import axes
-from lab.sharding.predicted import LARGER, LAYERS, RATES
-from lab.sharding.training import ALL, PARTS, ZERO
+from lab.sharding.predicted import LARGER, LAYERS, RATES, peak_share
+from lab.sharding.training import ALL, PARTS, ZERO, ZERO3
 
-MB = 1e-6
+MIB = 1 / 2**20
 HATCH = {"weights": "", "gradients": "//", "state": ".."}
 NETWORKS = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
 GIGABITS = [int(rate.removesuffix("gbit")) for rate in RATES]
@@ -19,12 +19,12 @@ def draw(result: dict) -> dict:
     draw_memory(memory, result)
     draw_steps(steps, result)
     below = (
-        "Left: the small AlexNet that is trained, momentum SGD; activations and ZeRO-3's two whole "
-        "layers are not counted. Paler: by formula, not run. Right: ZeRO-1 sends after backward; "
-        "in the other figure, which is predicted, its reduce-scatters run during backward."
+        "Left: the small AlexNet that is trained, momentum SGD, without activations; paler: by "
+        "formula. ZeRO-3 needs two whole units of weights and of gradients to compute. Right: "
+        "ZeRO-1 sends after backward. The other figure predicts one that sends during backward."
     )
     figures = {"": axes.finish(figure, memory, steps, below=below)}
-    return figures | {"links": draw_links(result["predicted"])}
+    return figures | {"links": draw_links(result["predicted"], result["ranks"])}
 
 
 def draw_memory(axis, result: dict) -> None:
@@ -32,31 +32,36 @@ def draw_memory(axis, result: dict) -> None:
 
     The longest slice is that of the rank shown.
     """
-    found = result["training"]
+    found, whole = result["training"], MIB * result["training"]["whole_layers"]
     counted = {row["name"]: row["held"] for row in found["rows"]}
+    top = MIB * sum(found["stages"][ALL].values())
     for x, (name, formula) in enumerate(found["stages"].items()):
         shown, bottom = counted.get(name, formula), 0.0
         for number, part in enumerate(PARTS):
             look = {"color": axes.COLOURS[number], "hatch": HATCH[part], "edgecolor": "white"}
             label = None if x else part
             alpha = 1.0 if name in counted else 0.4
-            height = MB * shown[part]
+            height = MIB * shown[part]
             axis.bar(x, height, 0.7, bottom, label=label, alpha=alpha, **look)
             bottom += height
         if name in counted:
-            at, label = MB * sum(formula.values()), None if x else "predicted"
+            at, label = MIB * sum(formula.values()), None if x else "predicted"
             axis.plot(x, at, "D", color=axes.PREDICTED, mfc="white", ms=7, label=label)
-        share = bottom / (MB * sum(found["stages"][ALL].values()))
-        axis.annotate(f"{share:.0%}", (x, bottom), (0, 9), textcoords="offset points", ha="center")
+        words = {"textcoords": "offset points", "ha": "center"}
+        axis.annotate(f"{bottom / top:.0%}", (x, bottom), (0, 9), **words)
+        if name == ZERO3:
+            look = {"color": "none", "edgecolor": "black", "ls": "--", "label": "whole units"}
+            axis.bar(x, whole, 0.7, bottom, **look)
+            bottom += whole
+            axis.annotate(f"{bottom / top:.0%}\nat its peak", (x, bottom), (0, 9), **words)
     names = [
         f"{name}\n{'counted' if name in counted else 'by formula'}" for name in found["stages"]
     ]
     axis.set_xticks(range(len(names)), names)
-    top = MB * sum(found["stages"][ALL].values())
     axis.set(
         title=f"What a rank holds: {found['elements']:,} weights, {result['ranks']} ranks",
-        ylabel="MB on the rank with the longest slice",
-        ylim=(0, 1.45 * top),  # room for the legend
+        ylabel="MiB on the rank with the longest slice",
+        ylim=(0, 1.6 * max(top, bottom)),  # room for the legend
     )
 
 
@@ -76,7 +81,8 @@ def draw_steps(axis, result: dict) -> None:
     off_s = result["steps"]["off"]["median_s"]
     axis.axvline(axes.MS * off_s / k, color="grey", lw=1, label="nothing sent")
     longest_s = max(max(row["timing"]["high_s"], row["predicted_s"] or 0) for row in rows)
-    full = "the full " * (result["regime"]["like"] != "this-machine")
+    small = result["options"]["quick"] or result["regime"]["like"] == "this-machine"
+    full = "a small " if small else "the full "
     axis.set(
         title=f"A step of {full}AlexNet (dark: shortest)",
         xlabel=axes.clock(k),
@@ -84,7 +90,7 @@ def draw_steps(axis, result: dict) -> None:
     )
 
 
-def draw_links(rows: list[dict]):
+def draw_links(rows: list[dict], ranks: int):
     """FSDP's and ZeRO-1's step over DDP's against the link, both networks. All predicted."""
     figure, panels = axes.frame("Lesson 16: where sharing loses, predicted", 1, 2)
     top = 1.45 * max(s / row["step_s"]["DDP"] for row in rows for s in row["step_s"].values())
@@ -96,7 +102,8 @@ def draw_links(rows: list[dict]):
         lines = [(ZERO, by_wrap[LAYERS], ZERO)]
         for wrapped, own in by_wrap.items():
             units = f"{own[0]['units']} units ({WRAPPED[network][wrapped]})"
-            lines.append(("FSDP", own, f"FSDP, {units}"))
+            held = peak_share(network, wrapped, max(2, ranks))
+            lines.append(("FSDP", own, f"FSDP, {units}: {held:.0%} held"))
         for number, (name, own, label) in enumerate(lines):
             y = [row["step_s"][name] / row["step_s"]["DDP"] for row in own]
             axis.plot(GIGABITS, y, "--", label=label, **axes.style(number))
@@ -111,8 +118,8 @@ def draw_links(rows: list[dict]):
             ylim=(0, top),
         )
     below = (
-        "By formula (refgf/plan/sharding.py), not for the links of the line below. FSDP gathers a "
-        "unit at once, the next one ahead. Sums of DDP and reduce-scatters of ZeRO-1, 25 MiB each, "
-        "run during backward; the measured ZeRO-1 sends after it."
+        "held: at its peak, of what a rank of DDP holds, with momentum. A normalization is in a "
+        "convolution's unit; measured, it is its own (13, not 8). Predictions of measured steps "
+        "are longer: they have this machine's copies and update. ZeRO-1 sums during backward."
     )
     return axes.finish(figure, *panels, computed=True, below=below)

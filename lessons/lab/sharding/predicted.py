@@ -93,6 +93,16 @@ def units_of(like, name: str, unit_of) -> list[Unit]:
     ]
 
 
+def peak_share(network: str, wrapped: str, ranks: int) -> float:
+    """At its peak, what a rank of FSDP holds over what a rank holds that holds all. Momentum SGD.
+
+    Two whole units of weights and two of gradients, of the largest unit's size; no activations.
+    """
+    units = units_of(clusters.load(CLUSTER), network, UNITS[network][wrapped])
+    sizes = [unit.elements for unit in units]
+    return 1 / ranks + 4 * max(sizes) / (3 * sum(sizes))
+
+
 def report(run: kit.Run, rows: list[dict], ranks: int, alpha_s: float) -> None:
     table = [
         [
@@ -109,3 +119,8 @@ def report(run: kit.Run, rows: list[dict], ranks: int, alpha_s: float) -> None:
         f"Predicted, not measured: {ranks} ranks, one on each node; a message takes "
         f"{kit.seconds(alpha_s)}, as on the cluster."
     )
+    run.say("What a rank of FSDP holds at its peak, of what a rank of DDP holds, with momentum:")
+    for network, wrapped, units in dict.fromkeys(
+        (row["network"], row["wrapped"], row["units"]) for row in rows
+    ):
+        run.say(f"{network}, {units} units: {peak_share(network, wrapped, ranks):.0%}")

@@ -126,5 +126,6 @@ def report(run: kit.Run, rows: list[dict], update: dict, off: kit.Timing) -> Non
     run.say(f"A step in which nothing is sent takes {off.divided(k)}.")
     run.say(
         f"The update takes {update[ALL].divided(k)} of all elements, {update[ZERO].divided(k)} of "
-        "a slice\n(this processor's, in the same time)."
+        "a slice:\nthis processor's work, which is not slowed down, divided by the dilation like "
+        "the steps."
     )

@@ -114,27 +114,29 @@ def report(run: kit.Run, found: dict) -> dict:
     for name, nbytes in found["stages"].items():
         counted = next((row["held"] for row in found["rows"] if row["name"] == name), None)
         shown = counted or nbytes
+        whole = found["whole_layers"] if name == ZERO3 else 0
+        together = whole + sum(shown.values())
         table.append(
             [
                 name,
                 *(kit.number_of_bytes(shown[part]) for part in PARTS),
-                kit.number_of_bytes(sum(shown.values())),
-                f"{sum(nbytes.values()) / sum(found['stages'][ALL].values()):.1%}",
+                kit.number_of_bytes(whole),
+                kit.number_of_bytes(together)
+                + f", {together / sum(found['stages'][ALL].values()):.0%}",
                 "counted" if counted else "by formula",
             ]
         )
     run.say("What the rank with the longest slice holds, with momentum:")
-    run.table(["", *PARTS, "together", "share", ""], table)
+    run.table(["", *PARTS, "whole units", "at its peak", ""], table)
+    largest = max(found["layers"]) / n
+    run.say("Whole units: two of weights and two of gradients, each as large as the largest layer,")
+    run.say(f"which has {largest:.0%} of all weights. Activations are not counted.")
     sends = [
         [row["name"], f"{row['messages']:g}", kit.number_of_bytes(row["bytes"])]
         for row in found["rows"]
     ]
     run.say("\nWhat a rank sends in a step, at most:")
     run.table(["", "messages", "bytes"], sends)
-    run.say(
-        f"ZeRO-3 has two whole layers, too, of weights and of gradients: "
-        f"{kit.number_of_bytes(found['whole_layers'])}."
-    )
     run.say(
         f"After {len(found['losses'][0])} steps of ZeRO-1 {found['from_the_ring']} of {n:,} "
         f"weights have other bits than with the ring;\nbetween ranks {found['between_ranks']}."

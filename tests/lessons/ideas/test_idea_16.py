@@ -8,7 +8,7 @@ import pytest
 
 from docs.tools import gains
 from kit import virtual
-from lab.sharding import oracle, predicted
+from lab.sharding import claims, oracle, predicted
 from refgf.cluster import like as clusters
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
@@ -46,6 +46,21 @@ def test_a_unit_is_a_layer_or_a_block(network, blocks):
             more = [unit.elements - layer.parameters for unit, layer in zip(units, products)]
             norms = [layer.parameters for layer in shapes.layers if layer.kind == "norm"]
             assert more == norms + [0] * (len(products) - len(norms))
+
+
+def test_at_its_peak_a_rank_has_its_slices_and_four_times_the_largest_unit():
+    """AlexNet's largest is fc6, which has 9216 x 4096 weights and 4096 biases."""
+    n, largest = virtual.FULL["alexnet"]().parameters, 9216 * 4096 + 4096
+    for p in (1, 3, 8):
+        held = predicted.peak_share("alexnet", predicted.LAYERS, p) * 3 * n
+        assert held == pytest.approx(3 * n / p + 4 * largest)
+
+
+def test_the_answer_of_a_busy_machine_compares_no_times():
+    result = gains.figure("16_sharding")
+    assert "times as long" in claims.answer(result)
+    said = claims.answer(result | {"load": {"busy": True}})
+    assert "times" not in said and said.startswith("25 % less; ZeRO-3 holds 126 % at its peak")
 
 
 def checked(comm, shard):
