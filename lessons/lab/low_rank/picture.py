@@ -34,10 +34,10 @@ def draw(result: dict):
     draw_growth(growth, result["sent"])
     draw_learned(learned, result["learning"], max(2, result["ranks"]))
     below = (
-        "Colours and marks mean the same in both panels. Left: marks are counted, lines by formula "
-        "(lesson 06 counts CSC). Right: hollow where the error is dropped."
+        "Colours and marks mean the same in both panels. Left: marks are counted, with ranks as "
+        "threads; lines by formula."
     )
-    return axes.finish(figure, growth, below=below)
+    return axes.finish(figure, growth, learned, below=below)
 
 
 def draw_growth(axis, sent: dict) -> None:
@@ -79,12 +79,12 @@ def draw_learned(axis, learning: dict, p: int) -> None:
         place = {"textcoords": "offset points", "color": kind_of(name)[1]["color"]}
         spot = KIB * learning["bytes"][name], lowest[name]
         axis.annotate(name, spot, (0, -16), ha="center", **place)
+    axis.plot([], [], "s", color="grey", mfc="white", ms=8, label="error dropped")
     axis.set_xscale("log", base=2)
     axis.set(
         title=f"Accuracy after {learning['epochs']} epochs, {count} runs of each",
         xlabel=f"KiB that a rank sends in a step, {p} ranks (by formula)",
         ylabel="held-out images right, %\n(mean and 95 % interval)",
-        ylim=(40, 100),
+        ylim=(min(40, min(lowest.values()) - 5), 100),
     )
     axis.margins(x=0.3)
-    axis.grid(alpha=0.3)
