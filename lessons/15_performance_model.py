@@ -3,9 +3,9 @@
     mpiexec -n 8 python lessons/15_performance_model.py
     options: --predict "50 %", -v (all tables), --width 0.25, --image-size 131, --full, --quick, ...
 
-QUESTION    1. How long will a layer take that nobody has run yet, at a batch size that nobody has
-            tried? This is measured. 2. What will be the bottleneck of a step on a cluster that
-            nobody has built? This is computed.
+QUESTION    First, measured: how long will a layer take that nobody has run yet, at a batch size
+            that nobody has tried? Second, computed: what will be the bottleneck of a step on a
+            cluster that nobody has built?
 IDEA        Barrachina et al. build a step from two parts: the kernels of the layers, and the ring
             between the ranks. The ring has a formula. A kernel has a roofline, its two physical
             limits: it computes no faster than the peak, and reads and writes no faster than memory.
