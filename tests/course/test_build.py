@@ -339,6 +339,9 @@ def test_a_class_of_files_and_folders(built, tmp_path):
         ["dan", "0", "19"],
     ]
     assert "got no Python file; wanted 01.py" in (tmp_path / "marks" / "dan.txt").read_text()
+    (group / "dan" / "01.py.txt").write_text("")
+    subprocess.run(command, capture_output=True, cwd="/", env={}, timeout=100)
+    assert "got 01.py.txt; wanted 01.py" in (tmp_path / "marks" / "dan.txt").read_text()
     (group / "alice").mkdir()
     ended = subprocess.run(command, capture_output=True, text=True, cwd="/", env={}, timeout=100)
     assert ended.returncode == 2 and "got alice twice" in ended.stderr

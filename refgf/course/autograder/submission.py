@@ -42,7 +42,8 @@ def submitted_file(folder: Path, lesson: str) -> Path:
     files = [path for path in names if path.is_file() and not path.is_symlink()]
     exact = [path for path in files if path.name == f"{lesson}.py"]
     if len(exact or files) != 1:
-        got = ", ".join(as_name(path.name) for path in files[:5]) or "no Python file"
+        others = sorted(folder.glob("*.py*"))  # 01.py.txt
+        got = ", ".join(as_name(path.name) for path in (files or others)[:5]) or "no Python file"
         raise ValueError(
             f"submission: got {got}; wanted {lesson}.py; next: submit the starter, filled in, "
             "under its own name"

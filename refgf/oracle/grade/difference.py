@@ -21,6 +21,7 @@ def plain(value: Any) -> Any:
 def difference(got: Any, wanted: Any, relative: float = 0.0, place: str = "") -> str:
     """ "" if a result is right, else where it differs first: "result[2][0], element 4: got ..."
 
+    Where a list is wanted, an array of as many equal items is right, too: p rows for p arrays.
     place: of an item of the result, as Python writes it
     """
     if isinstance(wanted, np.ndarray):
@@ -29,8 +30,8 @@ def difference(got: Any, wanted: Any, relative: float = 0.0, place: str = "") ->
     if got is None and wanted is not None:
         return f"{place}got None; wanted {brief(wanted)}: is a return missing?"
     if isinstance(wanted, list):
-        if isinstance(got, np.ndarray):
-            return f"{place}got the array {brief(got)}; wanted the list {brief(wanted)}"
+        if isinstance(got, np.ndarray) and got.ndim:
+            got = list(got) if got.ndim > 1 else got.tolist()
         if not isinstance(got, list) or len(got) != len(wanted):
             return f"{place}got {brief(got)}; wanted {brief(wanted)}"
         inner = (

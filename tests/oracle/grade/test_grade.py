@@ -411,6 +411,20 @@ def test_what_is_different():
             assert difference(one, other) and difference(one, other, relative=0.2), (wrong, right)
 
 
+def test_an_array_for_a_list_is_right_if_its_items_are():
+    two, rows = [1, 3], np.float32([[1, 2, 3], [0, -0.0, 5]])
+    assert difference(np.array(two), two) == "" == difference(np.zeros(0), [])
+    assert (
+        difference(rows, list(rows))
+        == ""
+        == difference(np.array([[0, 4], [4, 8]]), [[0, 4], [4, 8]])
+    )
+    assert difference(np.array([1, 2, 4]), two) == "got [1, 2, 4]; wanted [1, 3]"
+    assert difference(np.array(1), [1]) and difference(np.array([True]), [1])
+    assert "got float64 of shape" in difference(rows.astype(float), list(rows))
+    assert difference(-rows, list(rows)) and difference(rows[:1], list(rows))
+
+
 def test_a_sandbox_that_ended_starts_again(tmp_path):
     file = tmp_path / "f.py"
     file.write_text("import os\ndef f(x):\n    return x if x else os._exit(3)\n")

@@ -44,10 +44,10 @@ def test_a_typical_mistake_has_its_case(tmp_path):
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_an_array_in_place_of_a_list_is_named(tmp_path):
+def test_a_wrong_array_in_place_of_a_list_is_shown_as_numbers(tmp_path):
     code = "\ndef choose(values, percent):\n    return np.array([0])\n"
     assert (
-        "got the array array([0]); wanted the list ["
+        "got [0]; wanted ["
         in sentences(answers_with(tmp_path, "06", code, only="choose")["choose"])[0]
     )
 
