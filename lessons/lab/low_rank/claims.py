@@ -56,7 +56,7 @@ CLAIMS = (
         timed=False,
     ),
     Claim(
-        "From 2 to 8 ranks, the bytes of what is gathered (top-k) grow more than 6 times.",
+        "From 2 to 8 ranks, gathered bytes (top-k) grow more than 6 times.",
         (growth(TOPK), ">", 6.0),
         unless="nodes that add up inside first, as HiTopKComm (lesson 12)",
         kind=LIMIT,
