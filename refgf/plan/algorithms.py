@@ -46,7 +46,8 @@ def not_a_ring(short: str, long: str, hosts: int, per_host: int) -> tuple[str, d
         slower["alpha"] = (size - 1) / tree
     if not short and hosts == 2:
         said = "measured on 2 hosts, where NCCL sends through trees. A ring over more hosts may "
-        said += "take twice as long, which the intervals hold. Measure on 4 or more, or with "
+        said += "take twice as long, or no longer than these two if they were a ring, too: the "
+        said += "intervals hold both. Measure on 4 or more, or with "
         said += "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING, whose algorithms narrow them."
         return f"WARNING: {said}", {"alpha": max(2.0, slower["alpha"]), "beta": 2.0}
     if long == "tree" and hosts == 2:

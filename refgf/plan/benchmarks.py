@@ -131,9 +131,22 @@ def read_nccl(table: Table, path: str, stated: Stated) -> Measured:
     if table.in_place:
         notes = (*notes, "Only its in-place columns have times, and they are used.")
     notes = (*notes, *other_in_place(table))
-    said, slower = not_a_ring(*algorithms_of(table), hosts, per_host)
-    notes = (said, *notes) if said else notes
-    return replace(found, notes=notes, slower=slower, own_choice="NCCL_ALGO" not in table.before)
+    found = replace(found, notes=notes)
+    return of_nccl(found, *algorithms_of(table), own_choice="NCCL_ALGO" not in table.before)
+
+
+def of_nccl(found: Measured, short: str, long: str, own_choice: bool = True) -> Measured:
+    """An allreduce of NCCL, with these algorithms, and with what that means on other ranks.
+
+    NCCL's model takes two hosts for a tree. If they were a ring, its links are faster than those
+    of the model by what a ring sends through them more.
+    """
+    hosts = found.size // found.per_host
+    said, slower = not_a_ring(short, long, hosts, found.per_host)
+    notes = (said, *found.notes) if said else found.notes
+    known = hosts > 2 or long == "tree"
+    faster = 1.0 if known else found.size / (2 * (found.size - 1))
+    return replace(found, notes=notes, slower=slower, own_choice=own_choice, faster=faster)
 
 
 def few_calls(table: Table) -> tuple[str, ...]:
@@ -374,9 +387,10 @@ def read_osu(table: Table, path: str, stated: Stated) -> Measured:
     per_host = on_each(ranks, stated.hosts, why, path)
     title = f"{title}, {ranks} ranks of {ranks // per_host} hosts"
     found = Measured(title, ranks, per_host=per_host, **fitted(points, path))
-    found = replace(found, own_choice="CCL" in table.title)
+    if "CCL" in table.title:
+        return of_nccl(found, "", "")
     steps = 2 * (ranks - 1) / ceil(log2(ranks))
-    if steps > 1 and title.startswith("OSU MPI "):
+    if steps > 1:
         said = "WARNING: " * (steps > MOST)
         said += f"An MPI library may sum small messages in {ceil(log2(ranks))} steps, not in a "
         said += f"ring's {2 * (ranks - 1)}: {held(steps)}. Other numbers of ranks "

@@ -40,9 +40,10 @@ class Fabric:
                       latency of `between` was measured alone, and a flat ring pays it in each step
     lines             {ranks: Line or Times} of measured allreduces of float32 gradients
     nccl_times        the arguments of nccl.fitted, of an allreduce that NCCL chose itself
-    nccl_slower       how many times as much it may cost on other ranks than the model says
+    nccl_off          (least, most) times as much as the model's that it may cost on other ranks
     memory            GiB of a GPU, of each kind that a node may have; (): unknown
     doubts            {"between" | "inside": a warning of this link of a named node}
+    sizes, bend       of Outside: (least, most) bytes of a text's allreduces, None: unknown
     stretch           of NCCL's latencies and times per byte, if the network is scaled
     line_ranges       {"alpha" | "beta": (lowest, highest factor)} of these lines; none: as ranges
     lines_per_node    ranks a node of these allreduces; 0: unknown
@@ -78,7 +79,9 @@ class Fabric:
     circles: dict[str, str] = field(default_factory=dict)
     memory: tuple[int, ...] = ()
     nccl_times: tuple | None = None
-    nccl_slower: float = 1.0
+    nccl_off: tuple[float, float] = (1.0, 1.0)
+    sizes: tuple[float, float] | None = None
+    bend: float = 1.0
     stretch: tuple[float, float] = (1.0, 1.0)
     doubts: dict[str, str] = field(default_factory=dict)
 
@@ -105,7 +108,7 @@ class Fabric:
     def nccl_error(self) -> tuple[float, float]:
         """(least, most) cost on other ranks / that by NCCL's model: its error on the measured."""
         least, most = nccl.fitted(*self.nccl_times)[1]
-        return least, self.nccl_slower * most
+        return self.nccl_off[0] * least, self.nccl_off[1] * most
 
     def scaled(
         self,
@@ -114,6 +117,7 @@ class Fabric:
         hops: float = 1.0,
         ring: float = 1.0,
         tcp: float = 1.0,
+        sizes: float = 1.0,
     ) -> "Fabric":
         """The same network with its latencies and its times per byte multiplied."""
         inside, mean = (link and scaled(link, alpha, beta) for link in (self.inside, self.ring_hop))
@@ -124,7 +128,8 @@ class Fabric:
         lines = {size: stretched(line, **given) for size, line in self.lines.items()}
         found = replace(self, between=between, inside=inside, ring_hop=mean, lines=lines)
         stretch = alpha * self.stretch[0], beta * self.stretch[1]
-        return replace(found, ring_share=ring * self.ring_share, stretch=stretch)
+        bend = sizes * self.bend
+        return replace(found, ring_share=ring * self.ring_share, stretch=stretch, bend=bend)
 
 
 def stretched(line: Line | Times, alpha: float, beta: float) -> Line | Times:
@@ -334,9 +339,11 @@ def of_text(measured: measurements.Measured) -> Fabric:
     found = replace(found, line_ranges=dict(CHOSEN) if far else ranges)
     if measured.own_choice:
         asked = measured.times, measured.size // measured.per_host, measured.per_host, None
-        slower = measured.slower.get("beta", 1.0)
-        found = replace(found, nccl_times=asked, nccl_slower=slower)
+        off = measured.faster, measured.slower.get("beta", 1.0)
+        found = replace(found, nccl_times=asked, nccl_off=off)
     found = replace(found, alpha_known=measured.alpha_known, doubles="alpha" in measured.slower)
+    if lines:
+        found = replace(found, sizes=(measured.times[0][0], measured.times[-1][0]))
     ranges = {
         name: (low, min(MOST, high * measured.slower.get(name, 1.0)))
         for name, (low, high) in ranges.items()

@@ -17,10 +17,12 @@ from typing import Any, NoReturn
 
 from refgf.predict.cost import Link
 from refgf.predict.fit import Curve, Fit, fit_line
+from refgf.predict.timeline import CallTime
 
 US = 1e-6
 NOISY = 0.2  # relative; times farther from the fitted line are named in a warning
 MOST_OVER = 1.1  # of the line's rate / that of the longest message; beyond, warned of (chosen)
+LONG, LONG_POWER = 64 << 20, 0.6  # bytes from which a time grows at least so (`Outside`)
 AVOIDED = 1024  # bytes: below, protocols differ from those of gradients
 MOST_FIRST = 1 << 20  # bytes: times of larger messages say little about alpha (chosen)
 MOST_RATE, LEAST_ALPHA_S = 20e12 / 8, 0.1e-6  # bytes/s and s that no link beats (chosen)
@@ -53,6 +55,45 @@ class Times:
 
 
 @dataclass(frozen=True)
+class Outside:
+    """T(bytes) of calls that may be longer or shorter than all of which `call` knows.
+
+    sizes   (least, most) bytes of these
+    bend    below 1: the shortest time, above: the longest, 1: `call`'s, or the nearer one of both
+
+    With more bytes neither the time falls nor the rate. So r times the bytes of the nearest call
+    that was measured take 1 to r times its time. If it has LONG bytes or more, they take at least
+    r ** LONG_POWER times. 41 public texts of NCCL were cut at 1 to 256 MiB: 94 to 100 % of the
+    times of longer calls lie between these ends or within 5 % of them. They were cut at 2 KiB to
+    64 MiB: 88 to 100 % of those of shorter calls do.
+    """
+
+    call: CallTime
+    sizes: tuple[float, float]
+    bend: float = 1.0
+
+    @property
+    def a_s(self) -> float:
+        return self(0.0)
+
+    def __call__(self, nbytes: float) -> float:
+        least_s, most_s = self.ends(nbytes)
+        if self.bend == 1:
+            return min(most_s, max(least_s, self.call(nbytes)))
+        return least_s if self.bend < 1 else most_s
+
+    def ends(self, nbytes: float) -> tuple[float, float]:
+        """(least, most) seconds, which are those of `call` within its sizes."""
+        least, most = self.sizes
+        if least <= max(AVOIDED, nbytes) <= most:
+            return (self.call(nbytes),) * 2
+        nearest = min(most, max(least, nbytes))
+        share, nearest_s = max(AVOIDED, nbytes) / nearest, self.call(nearest)
+        least = share**LONG_POWER if share > 1 and nearest >= LONG else min(1.0, share)
+        return least * nearest_s, max(1.0, share) * nearest_s
+
+
+@dataclass(frozen=True)
 class Measured:
     """What a table says.
 
@@ -63,6 +104,7 @@ class Measured:
     spread       the lowest and the highest of the times, as factors of the line's
     times        the times themselves, by size
     slower       {"alpha" | "beta": how many times as much it may be on other ranks than these}
+    faster       how many times as little NCCL's may be there
     own_choice   did NCCL choose the algorithm itself?
     least_s      the shortest time of all sizes
     """
@@ -77,6 +119,7 @@ class Measured:
     times: tuple[tuple[float, float], ...] = ()
     slower: dict[str, float] = field(default_factory=dict)
     own_choice: bool = False
+    faster: float = 1.0
     least_s: float = inf
 
     @property
@@ -210,7 +253,7 @@ def fitted(points: list[tuple[float, float]], path: str) -> dict[str, Any]:
     if len(sizes) < 2 or large[-1][0] < 100 * large[0][0]:
         got = f"{len(sizes)} sizes of {AVOIDED} bytes and more"
         got += f", {large[0][0]:,} to {large[-1][0]:,} bytes" if large else ""
-        wanted = "a largest one 100 times the smallest; next: run it with -b 1K -e 64M -f 2"
+        wanted = "a largest one 100 times the smallest; next: run it with -b 1K -e 1G -f 2"
         refuse(path, got, wanted)
     if not 0 < large[-1][1] < 100:
         refuse(path, f"{large[-1][1]:.3g} s for {large[-1][0]:g} bytes", "microseconds")
@@ -224,7 +267,7 @@ def fitted(points: list[tuple[float, float]], path: str) -> dict[str, Any]:
         got = (
             f"{1e6 * fit.a_s:.3g} us +- {1e6 * fit.a_error_s:.3g}, from {large[0][0]:,.0f} bytes up"
         )
-        notes = (f"WARNING: alpha is not known: {got}. Run it with -b 1K -e 64M -f 2.", *notes)
+        notes = (f"WARNING: alpha is not known: {got}. Run it with -b 1K -e 1G -f 2.", *notes)
     spread = min(1.0, *ratios), max(1.0, *ratios)
     times = {nbytes: median(s for n, s in large if n == nbytes) for nbytes in sizes}
     found = {"fit": fit, "notes": notes, "alpha_known": known, "spread": spread}

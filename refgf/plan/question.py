@@ -1,16 +1,18 @@
 """What is asked: this step on so many ranks of this network; its flat allreduce and its inputs."""
 
 from dataclasses import dataclass, replace
-from math import ceil, log2
+from math import ceil, inf, log2
 
 from refgf.papers.scaling.collectives import LINES
 from refgf.plan.fabric import CHOSEN, LEAST, Fabric
-from refgf.plan.measurements import Times
+from refgf.plan.measurements import AVOIDED, Outside, Times
 from refgf.plan.nccl import Nccl
 from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import Line, Link
+from refgf.predict.timeline import CallTime
 
 LEAST_OVERLAP = 0.7  # of its speed, by default: sums take processors and memory's rate (chosen)
+FLOAT32 = 4
 NCCL = "nccl"  # --allreduce: NCCL's own choice, in nccl.py
 FEWER = 0.5  # of a link's costs may be contention that fewer nodes do not have (chosen)
 PACE = {True: (0.97, 1.03), False: (0.9, 1.1)}  # of measured ready times, and of others (chosen)
@@ -183,9 +185,31 @@ class Question:
             found["alpha"] = fewer * min(1.0, more * (size - 1) / (self.size - 1)), 1.0
         return found
 
+    def as_far_as_known(self, call: CallTime) -> CallTime:
+        """T(bytes) for sizes, too, that the text of an allreduce does not have."""
+        return Outside(call, self.sizes, self.fabric.bend) if self.sizes else call
+
     @property
-    def flat(self) -> Line | Times | Slowest | Nccl:
+    def sizes(self) -> tuple[float, float] | None:
+        """(least, most) bytes of the allreduces to which the links that are used were fitted."""
+        other = self.nodes == 1 and self.fabric.inside is not None
+        return None if other or self.size == 1 else self.fabric.sizes
+
+    @property
+    def outside(self) -> tuple[int, ...]:
+        """Bytes of the smallest call, of one gradient, and of all, if they were not measured."""
+        least, most = self.sizes or (0.0, inf)
+        smallest = FLOAT32 * min(elements for _, elements in self.step.ready)
+        few = (smallest,) * (max(AVOIDED, smallest) < least)
+        return few + (FLOAT32 * self.step.elements,) * (FLOAT32 * self.step.elements > most)
+
+    @property
+    def flat(self) -> CallTime:
         """T(bytes) of the flat allreduce. In one node it uses the link inside."""
+        return self.as_far_as_known(self.flat_as_known)
+
+    @property
+    def flat_as_known(self) -> Line | Times | Slowest | Nccl:
         if self.size == 1:
             return Line(0.0, 0.0)
         if self.measured:
@@ -215,6 +239,10 @@ def ranges(question: Question) -> dict[str, tuple[float, float]]:
             (low, high), (least, most) = found[name], question.elsewhere.get(name, (1.0, 1.0))
             low, high = min(low, both[0] * off[0]), max(high, both[1] * off[1])
             found[name] = least * low, most * high
+    if question.outside:
+        call = question.flat
+        shares = [end / call(each) for each in question.outside for end in call.ends(each)]
+        found["sizes"] = min(1.0, *shares), max(1.0, *shares)
     if question.pays_slowest_hop:
         found["ring"] = question.mean_share, 1.0
     given = question.unmodelled
@@ -235,7 +263,7 @@ def varied(
     overlap: float = 1.0,
     **factors: float,
 ) -> Question:
-    """factors: of alpha, beta, hops, ring and tcp."""
+    """factors: of alpha, beta, hops, ring, tcp and sizes."""
     given = question.unmodelled
     changed = {"step": question.step.scaled(pace), "fabric": question.fabric.scaled(**factors)}
     changed |= {"unmodelled": replace(given, factor=missed * given.factor)}

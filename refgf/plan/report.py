@@ -2,22 +2,25 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import ceil, log2
 from textwrap import wrap
 from typing import Any
 
 from refgf.plan import buckets, judged, nccl
-from refgf.plan.question import NCCL, Question, ranges, slowest
+from refgf.plan.question import FLOAT32, NCCL, Question, ranges, slowest
 from refgf.plan.systems import CSC_PERCENT, DASO_EVERY, DASO_WAIT, SYSTEMS, TOPK_DENSITY
 from refgf.plan.uncertainty import curve, planned
 from refgf.predict.cost import Link
 
 LARGEST, COLUMNS = 4096, 100
+MOST_GIB = 8  # of a message that nccl-tests is advised to send (chosen)
 MEASURE = {
     "alpha": "measure",
     "beta": "measure or all_reduce_perf",
     "hops": "--inside",
     "ring": "all_reduce_perf",
     "tcp": "all_reduce_perf on as many nodes",
+    "sizes": "the sizes that the warning names",
     "missed": "a measured step on as many ranks",
     "overlap": "a trace with and without exchange, and --overlap",
     "pace": "a torch.profiler trace as --model",
@@ -28,6 +31,7 @@ MEANING = {
     "hops": "s a message between nodes",
     "ring": "s of latency a step of the flat ring",
     "tcp": "s a byte between nodes over TCP",
+    "sizes": "s of the call that is farthest from the measured sizes",
     "missed": "what no formula has, of the whole step",
     "overlap": "speed of backward during a call",
     "pace": "s of computing",
@@ -124,6 +128,7 @@ def network_notes(question: Question) -> list[str]:
             "intervals are at least the chosen ones, and have no contention of more nodes, but "
             f"less of fewer.{left}"
         )
+    found += [outside(question)] if question.outside else []
     if question.pays_slowest_hop:
         mean_us, most_us = 1e6 * question.mean_alpha_s, 1e6 * slowest(*question.links).alpha_s
         found.append(
@@ -139,6 +144,28 @@ def network_notes(question: Question) -> list[str]:
     if k == 1 and fabric.inside_source == "--inside" and fabric.ring_hop is None:
         found.append("--inside has no effect with 1 rank a node: add --ranks-per-node.")
     return found
+
+
+def outside(question: Question) -> str:
+    """A warning of the calls that are shorter or longer than all that the text has."""
+    (least, most), whole = question.sizes, FLOAT32 * question.step.elements
+    largest = FLOAT32 * max(elements for _, elements in question.step.ready)
+    said = ""
+    if whole > most:
+        said = f" The longest measured message has {most:,.0f} bytes. A call may have {whole:,}, "
+        said += f"all gradients, or {largest:,}, the largest one."
+    if question.outside[0] < least:
+        said += f" The shortest measured message has {least:,.0f} bytes, and the smallest gradient "
+        said += f"{question.outside[0]:,}."
+    low, high = ranges(question)["sizes"]
+    end = min(MOST_GIB, 1 << max(0, ceil(log2(whole / (1 << 30)))))
+    again = f"all_reduce_perf with -b 1K -e {end}G -f 2"
+    if question.fabric.name.startswith("OSU"):
+        again = f"osu_allreduce with -m 1024:{end << 30} -M {end << 31}"
+    return (
+        f"WARNING:{said} What lies outside is planned from the nearest sizes. The intervals hold "
+        f"{low:.2g} to {high:.2g} times the time of the farthest. Run {again}."
+    )
 
 
 def sizes(ranks_per_node: int) -> list[int]:

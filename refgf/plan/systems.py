@@ -30,7 +30,7 @@ from refgf.papers.mgwfbp.merge import exact_merge, greedy_merge
 from refgf.papers.mstopk.cost import gather_s, hitopk_s
 from refgf.papers.scaling.collectives import hierarchical_s
 from refgf.plan import thetas
-from refgf.plan.question import Question, ranges, varied
+from refgf.plan.question import FLOAT32, Question, ranges, varied
 from refgf.predict.cost import (
     Link,
     largest_slice,
@@ -41,7 +41,6 @@ from refgf.predict.cost import (
 )
 from refgf.predict.timeline import CallTime, eager, lateness
 
-FLOAT32 = 4
 CSC_PERCENT = 10.0
 TOPK_DENSITY = 0.01
 DASO_EVERY, DASO_WAIT = 4, 1
@@ -180,7 +179,7 @@ def fastest(question: Question) -> CallTime:
     """T(bytes) of the best allreduce in two levels; k rings between nodes share a node's link."""
     place, inside = (question.nodes, question.per_node), question.inside
     between, shared = question.fabric.between, shared_link(question)
-    flat = question.flat
+    flat = question.flat_as_known
 
     def allreduce_s(nbytes: float) -> float:
         n = ceil(nbytes)
@@ -188,7 +187,7 @@ def fastest(question: Question) -> CallTime:
         three_phases_s = hierarchical_s(*place, n, 1, inside, between)
         return min(flat(nbytes), two_levels_s, three_phases_s)
 
-    return allreduce_s
+    return question.as_far_as_known(allreduce_s)
 
 
 def two_level_ring_s(
@@ -238,8 +237,12 @@ def between_nodes_s(question: Question, calls_s: float) -> float:
     """
     if question.nodes == 1:
         return 0.0
-    elements = question.step.elements
-    sum_s = ring_allreduce_s(question.nodes, elements, FLOAT32, question.fabric.between)
+    given = FLOAT32, question.fabric.between
+
+    def ring_s(nbytes: float) -> float:
+        return ring_allreduce_s(question.nodes, ceil(nbytes / FLOAT32), *given)
+
+    sum_s = question.as_far_as_known(ring_s)(FLOAT32 * question.step.elements)
     hidden_s = DASO_WAIT * calls_s
     late_s = lateness(sum_s, hidden_s, question.overlap)
     return max(late_s, sum_s - hidden_s) / DASO_EVERY

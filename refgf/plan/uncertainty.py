@@ -2,10 +2,11 @@
 
 Inputs are the latency (alpha), the time per byte (beta) and the pace of a rank. Where the latency
 is the mean of a ring's hops, the latency of the hops between nodes is another one (hops). Where the
-hops of a flat ring differ, its step pays the mean latency, or that of the slowest hop (ring). A
-step never gets faster if one of them grows, so the lowest and the highest values together give the
-interval. The calls of a row are those of its step at both ends: no theta is chosen again. What the
-formulas leave out (contention, stragglers, casts) is an input of its own, if the question has it:
+hops of a flat ring differ, its step pays the mean latency, or that of the slowest hop (ring). Calls
+that are longer or shorter than all measured ones have a range of their own (sizes). A step never
+gets faster if one of them grows, so the lowest and the highest values together give the interval.
+The calls of a row are those of its step at both ends: no theta is chosen again. What the formulas
+leave out (contention, stragglers, casts) is an input of its own, if the question has it:
 calibration.py.
 """
 
