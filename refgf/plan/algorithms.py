@@ -8,9 +8,10 @@ algorithm of each call, by name or number (verified: NCCL's src/enqueue.cc and n
 """
 
 import re
+from dataclasses import replace
 from math import ceil, log2
 
-from refgf.plan.measurements import AVOIDED, held
+from refgf.plan.measurements import AVOIDED, Measured, held
 from refgf.plan.texts import Table
 
 LOGGED = r"NCCL INFO (?:AllReduce: )?([0-9]+) Bytes -> Algo (\w+)"
@@ -29,6 +30,20 @@ def algorithms_of(table: Table) -> tuple[str, str]:
         return min(logged)[1], max(logged)[1]
     found = re.findall(r"NCCL_ALGO(?: set by environment to |=)(\S+)", table.before)
     return (found[-1].lower(), found[-1].lower()) if found else ("", "")
+
+
+def of_nccl(found: Measured, short: str, long: str, own_choice: bool = True) -> Measured:
+    """An allreduce of NCCL, with these algorithms, and with what that means on other ranks.
+
+    NCCL's model takes two hosts for a tree. If they were a ring, its links are faster than those
+    of the model by what a ring sends through them more.
+    """
+    hosts = found.size // found.per_host
+    said, slower = not_a_ring(short, long, hosts, found.per_host)
+    notes = (said, *found.notes) if said else found.notes
+    known = hosts > 2 or long == "tree"
+    faster = 1.0 if known else found.size / (2 * (found.size - 1))
+    return replace(found, notes=notes, slower=slower, own_choice=own_choice, faster=faster)
 
 
 def not_a_ring(short: str, long: str, hosts: int, per_host: int) -> tuple[str, dict[str, float]]:

@@ -27,7 +27,7 @@ from math import ceil, inf, log2
 from typing import Any
 
 from refgf.plan import texts
-from refgf.plan.algorithms import algorithms_of, not_a_ring
+from refgf.plan.algorithms import algorithms_of, of_nccl
 from refgf.plan.measurements import (
     AVOIDED,
     MOST,
@@ -133,20 +133,6 @@ def read_nccl(table: Table, path: str, stated: Stated) -> Measured:
     notes = (*notes, *other_in_place(table))
     found = replace(found, notes=notes)
     return of_nccl(found, *algorithms_of(table), own_choice="NCCL_ALGO" not in table.before)
-
-
-def of_nccl(found: Measured, short: str, long: str, own_choice: bool = True) -> Measured:
-    """An allreduce of NCCL, with these algorithms, and with what that means on other ranks.
-
-    NCCL's model takes two hosts for a tree. If they were a ring, its links are faster than those
-    of the model by what a ring sends through them more.
-    """
-    hosts = found.size // found.per_host
-    said, slower = not_a_ring(short, long, hosts, found.per_host)
-    notes = (said, *found.notes) if said else found.notes
-    known = hosts > 2 or long == "tree"
-    faster = 1.0 if known else found.size / (2 * (found.size - 1))
-    return replace(found, notes=notes, slower=slower, own_choice=own_choice, faster=faster)
 
 
 def few_calls(table: Table) -> tuple[str, ...]:
