@@ -43,7 +43,7 @@ class Fabric:
     nccl_off          (least, most) times as much as the model's that it may cost on other ranks
     memory            GiB of a GPU, of each kind that a node may have; (): unknown
     doubts            {"between" | "inside": a warning of this link of a named node}
-    sizes, bend       of Outside: (least, most) bytes of a text's allreduces, None: unknown
+    sizes, bend       of BeyondSizes: (least, most) bytes of a text's allreduces, None: unknown
     stretch           of NCCL's latencies and times per byte, if the network is scaled
     line_ranges       {"alpha" | "beta": (lowest, highest factor)} of these lines; none: as ranges
     lines_per_node    ranks a node of these allreduces; 0: unknown

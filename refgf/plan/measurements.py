@@ -22,7 +22,7 @@ from refgf.predict.timeline import CallTime
 US = 1e-6
 NOISY = 0.2  # relative; times farther from the fitted line are named in a warning
 MOST_OVER = 1.1  # of the line's rate / that of the longest message; beyond, warned of (chosen)
-LONG, LONG_POWER = 64 << 20, 0.6  # bytes from which a time grows at least so (`Outside`)
+LONG, LONG_POWER = 64 << 20, 0.6  # bytes from which a time grows at least so (`BeyondSizes`)
 AVOIDED = 1024  # bytes: below, protocols differ from those of gradients
 MOST_FIRST = 1 << 20  # bytes: times of larger messages say little about alpha (chosen)
 MOST_RATE, LEAST_ALPHA_S = 20e12 / 8, 0.1e-6  # bytes/s and s that no link beats (chosen)
@@ -55,7 +55,7 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Outside:
+class BeyondSizes:
     """T(bytes) of calls that may be longer or shorter than all of which `call` knows.
 
     sizes   (least, most) bytes of these

@@ -5,7 +5,7 @@ from math import ceil, inf, log2
 
 from refgf.papers.scaling.collectives import LINES
 from refgf.plan.fabric import CHOSEN, LEAST, Fabric
-from refgf.plan.measurements import AVOIDED, Outside, Times
+from refgf.plan.measurements import AVOIDED, BeyondSizes, Times
 from refgf.plan.nccl import Nccl
 from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import Line, Link
@@ -187,7 +187,7 @@ class Question:
 
     def as_far_as_known(self, call: CallTime) -> CallTime:
         """T(bytes) for sizes, too, that the text of an allreduce does not have."""
-        return Outside(call, self.sizes, self.fabric.bend) if self.sizes else call
+        return BeyondSizes(call, self.sizes, self.fabric.bend) if self.sizes else call
 
     @property
     def sizes(self) -> tuple[float, float] | None:

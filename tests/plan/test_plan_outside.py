@@ -7,7 +7,7 @@ import pytest
 
 from refgf.plan import fabric, report
 from refgf.plan.benchmarks import Stated
-from refgf.plan.measurements import AVOIDED, Outside
+from refgf.plan.measurements import AVOIDED, BeyondSizes
 from refgf.plan.question import NCCL, Question, ranges
 from refgf.plan.step_times import StepTimes
 from refgf.plan.uncertainty import planned
@@ -83,7 +83,7 @@ def test_measured_sizes_are_neither_wider_nor_warned_of(tmp_path):
 def test_a_time_grows_between_the_ends(nbytes):
     """The ends are those of the docstring, and the middle is between them."""
     line, sizes = Line(1e-4, 1e-9), (4096, 1 << 20)
-    low_s, middle_s, high_s = (Outside(line, sizes, bend)(nbytes) for bend in (0.5, 1.0, 2.0))
+    low_s, middle_s, high_s = (BeyondSizes(line, sizes, bend)(nbytes) for bend in (0.5, 1.0, 2.0))
     assert low_s <= middle_s <= high_s
     least, most = sizes
     if nbytes > most:
@@ -98,7 +98,7 @@ def test_a_time_grows_between_the_ends(nbytes):
 
 def test_a_long_call_says_more_of_longer_ones():
     line, r = Line(1e-4, 1e-9), 8
-    ends = Outside(line, (1024, 64 << 20)).ends(r * (64 << 20))
+    ends = BeyondSizes(line, (1024, 64 << 20)).ends(r * (64 << 20))
     assert ends == pytest.approx((r**0.6 * line(64 << 20), r * line(64 << 20)))
 
 
