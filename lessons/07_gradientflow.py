@@ -3,7 +3,7 @@
     python -m refgf.cluster run --like v100-56gbit -- python lessons/07_gradientflow.py
     ... --like mgwfbp-10gbe -- python lessons/07_gradientflow.py --network resnet50 (161 gradients)
     mpiexec -n 4 python lessons/07_gradientflow.py    without nodes: links are waited for
-    options: --predict "mixed precision", -v (all tables), --theta BYTES, --pairs N (of trainings,
+    options: --predict "lazy allreduce", -v (all tables), --theta BYTES, --pairs N (of trainings,
              0: none), --like this-machine (your laptop as a cluster), --quick, --plot, ...
 
 QUESTION    Five techniques, one stack. What does each add to the others, and what is left to wait

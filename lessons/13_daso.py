@@ -32,7 +32,7 @@ PREDICTION  m nodes, n parameters. A batch takes c without exchange, the update 
                 blocking, bfloat16    c + l + G/2 + h + s        and the work of rounding
                 B, W                  c + l + (max(0, G - W (c + l)) + h + s) / B
                 an epoch's last       c + l + G + h + s          it waits for a whole sum
-                DiLoCo, H = 8         c + l + (G + outer step) / 8    nothing hides a sum
+                DiLoCo, H = 8         c + d + (G + outer step) / 8    d: l and a pass that scales
 
             The processor's work is measured without a network, or inside a node.
 

@@ -78,7 +78,7 @@ def threshold(theta: float) -> str:
 def seconds(t: float) -> str:
     """0.00213 -> '2.13 ms'."""
     for unit, scale in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
-        if abs(t) >= scale or unit == "us":
+        if abs(t) >= 0.9995 * scale or unit == "us":  # which rounds up to three digits
             return f"{t / scale:.3g} {unit}"
 
 

@@ -82,3 +82,9 @@ def test_a_lesson_starts_without_scipy():
     cwd = record.ROOT / "lessons"
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("unit, s", [("s", 1.0), ("ms", 1e-3), ("us", 1e-6)])
+def test_seconds_round_up_to_the_next_unit(unit, s):
+    assert words.seconds(0.9996 * s) == f"1 {unit}"
+    assert words.seconds(0.9994 * s) == {"s": "999 ms", "ms": "999 us", "us": "0.999 us"}[unit]

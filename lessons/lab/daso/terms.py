@@ -26,8 +26,8 @@ from refgf.predict.cost import Line
 def measure_terms(run: kit.Run, scene: Scene) -> dict[str, dict[str, float]]:
     """{name: {"work": seconds of the processors, "link": seconds of the link}}.
 
-    compute, node, spread, merge, sum, sum bfloat16, all, all float16, latency, outer (DiLoCo's
-    step, without its sum): see the lesson.
+    compute, node, spread, merge, sum, sum bfloat16, all, all float16, latency: see the lesson.
+    inner, outer: DiLoCo's mean in a node with its scaling, and its outer step without the sum.
     """
     repeats, place = run.quick(2, 3, 7), place_of(run, scene)
     between = InstantComm(run.rank, run.size) if scene.link else ops.background(scene.comm)
@@ -49,7 +49,7 @@ def measure_terms(run: kit.Run, scene: Scene) -> dict[str, dict[str, float]]:
 
     with rare(ops.background(run.native), scene.model(), scene.nodes, DILOCO, False) as stack:
         w = stack.model.parameters.flat
-        outer_s = median_s(lambda: outer(stack))
+        inner_s, outer_s = median_s(stack.finish), median_s(lambda: outer(stack))
     with DASO(scene.comm, scene.model(), scene.nodes, Constant(BLOCKING), 1) as stack:
         w = stack.model.parameters.flat
         work = {
@@ -62,6 +62,7 @@ def measure_terms(run: kit.Run, scene: Scene) -> dict[str, dict[str, float]]:
             "all": median_s(all_gradients(run, scene, between, w, None)),
             "all float16": median_s(all_gradients(run, scene, between, w, np.float16)),
             "latency": 0.0,
+            "inner": inner_s,
             "outer": outer_s,
         }
     link = link_terms(scene, w.size)

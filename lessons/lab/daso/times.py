@@ -86,7 +86,7 @@ def measure_scene(run: kit.Run, scene: Scene, phases: dict, predicted_s) -> dict
 
 def diloco_s(terms: dict[str, float]) -> float:
     """The predicted time of a batch: nothing hides the sum of the H-th one."""
-    return terms["compute"] + terms["node"] + (terms["all"] + terms["outer"]) / H
+    return terms["compute"] + terms["inner"] + (terms["all"] + terms["outer"]) / H
 
 
 def warm_up(run: kit.Run, scene: Scene, stack, steps: int) -> None:

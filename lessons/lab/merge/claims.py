@@ -49,6 +49,7 @@ CLAIMS = (
     Claim(
         "Without a sweep, the best merge is within a tenth of the sweep's best theta (ResNet-50).",
         (step(EXACT), "<", step("best theta"), 1.1),
+        expected=NOISE,
         unless="ready times or call times that were measured at another moment",
     ),
     Claim(
@@ -61,6 +62,7 @@ CLAIMS = (
         "Three gradients, ready after 1, 2 and 4 (a = 2, b = 1), refute the greedy rule: it takes "
         "at least 1.05 times as long as the best merge (predicted: 9 to 8).",
         (("counterexample", {"name": GREEDY}, "timing"), ">", BEST_OF_THREE, 1.05),
+        expected=NOISE,
         unless="waits of ranks that share cores",
     ),
     Claim(

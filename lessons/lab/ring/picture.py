@@ -1,6 +1,7 @@
 """The figure of lesson 01: time against bytes, a panel for each place."""
 
 import math
+import re
 import textwrap
 
 import kit
@@ -110,7 +111,7 @@ def label_fastest(axis, curve: dict) -> None:
     """
     for index, height, side in ((0, 0.12, "left"), (-1, 0.03, "right")):
         everyone = [
-            (timings[index], title.split(",")[0], style["color"], nbytes[index])
+            (timings[index], re.split(", | [(]", title)[0], style["color"], nbytes[index])
             for title, style, nbytes, timings in series(curve)
             if nbytes[index] == curve["points"][index]["bytes"]  # the naive sum stops earlier
         ]
