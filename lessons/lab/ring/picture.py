@@ -111,7 +111,12 @@ def label_fastest(axis, curve: dict) -> None:
     """
     for index, height, side in ((0, 0.12, "left"), (-1, 0.03, "right")):
         everyone = [
-            (timings[index], re.split(", | [(]", title)[0], style["color"], nbytes[index])
+            (
+                timings[index],
+                re.split(", | sums| Allreduce", title)[0],
+                style["color"],
+                nbytes[index],
+            )
             for title, style, nbytes, timings in series(curve)
             if nbytes[index] == curve["points"][index]["bytes"]  # the naive sum stops earlier
         ]
@@ -131,8 +136,10 @@ def label_fastest(axis, curve: dict) -> None:
 
 
 def fastest(nbytes: int, level: list[str], count: int) -> str:
-    """fastest at 1 KiB: ring and shared memory (level)"""
-    if len(level) == count > 2:  # their names would not fit
-        return f"all level at {kit.number_of_bytes(nbytes)}"
-    names = " and ".join(level).replace(" Allreduce", "") + " (level)" * (len(level) > 1)
-    return f"fastest at {kit.number_of_bytes(nbytes)}: {names}"
+    """fastest at 1 KiB: ring, level at 1 KiB: ring and tree, 3 level at 1 KiB, all level ..."""
+    if len(level) > 2:  # their names would not fit
+        return (
+            f"{'all' if len(level) == count else len(level)} level at {kit.number_of_bytes(nbytes)}"
+        )
+    said = "fastest" if len(level) == 1 else "level"
+    return f"{said} at {kit.number_of_bytes(nbytes)}: {' and '.join(level)}"
