@@ -300,9 +300,7 @@ class Lesson:
             run.tell(f"\n({load.NOT_LOOKED})")
         if run.verbose and not run.options.quick:
             run.section("What you should see, decided by your numbers")
-            run.say("\n".join(self.reveal.table(result)) + "\n")
-            for verdict in decided:
-                run.say(textwrap.fill(f"- {verdict}", COLUMNS, subsequent_indent="  "))
+            run.say(self.reveal.full(result, decided))
         elif not run.options.quick:
             run.tell("\n" + "\n".join(self.reveal.lines(result, decided)))
         for series in result.get("mine", {}).get("series", ()):
@@ -330,6 +328,8 @@ class Lesson:
             with open_regular(path) as file:
                 result = json.load(file)
             drawn = draw(result)
+            if options.plot and options.verbose and not result["options"]["quick"]:
+                print(self.reveal.full(result, claims.verdicts(self.reveal.claims, result)))
         except DAMAGE as error:
             if not options.plot:
                 raise

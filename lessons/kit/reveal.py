@@ -89,6 +89,13 @@ class Reveal:
         table = self.table(result)
         return table + short(decided, LINES - len(table))
 
+    def full(self, result: dict, decided: list[Verdict]) -> str:
+        """The table, and all verdicts."""
+        told = [
+            textwrap.fill(f"- {verdict}", COLUMNS, subsequent_indent="  ") for verdict in decided
+        ]
+        return "\n".join([*self.table(result), "", *told])
+
     def table(self, result: dict) -> list[str]:
         """Lines of the table: measured next to predicted."""
         rows = [row.cells() for row in self.rows(result)]

@@ -120,9 +120,10 @@ def test_redrawing_needs_no_ranks(tmp_path):
     """From a committed figure's numbers. Each lesson as a PNG: tests/approval."""
     lesson = LESSONS[0]
     shutil.copy(ROOT / "figures" / f"{lesson.stem}.json", tmp_path)
-    how = ["--plot", "--format", "svg", "--no-notes"]
+    how = ["--plot", "--format", "svg", "--no-notes", "-v"]
     job = run_job(0, [str(lesson), *how, "--output", str(tmp_path)], timeout=60)
     assert job.code == 0 and (tmp_path / f"{lesson.stem}.svg").read_text().startswith("<?xml")
+    assert "off by\n" in job.stdout and "\n- holds" in job.stdout  # -v: the table, and verdicts
 
 
 def test_wrong_arguments_are_reported_once(tmp_path):
