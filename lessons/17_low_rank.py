@@ -23,13 +23,15 @@ PREDICTION  n gradients, p ranks. A matrix of rows x columns has factors of r (r
 
                                 a rank sends              p = 2     p = 8     p = 64
                 dense           2 (p-1)/p 4 n             4 n       7 n       7.9 n
-                PowerSGD        2 (p-1)/p 4 k             4 k       7 k       7.9 k
+                PowerSGD r=1    2 (p-1)/p 4 k             0.13 n    0.23 n    0.26 n
+                PowerSGD r=4    2 (p-1)/p 4 k             0.43 n    0.76 n    0.85 n
                 CSC 10 %        2 (p-1)/p (0.4 n + 8 C)   0.57 n    1 n       1.1 n
                 votes           2 (p-1)/p 2 n             2 n       3.5 n     3.9 n
                 signs           (p-1) n/8                 0.12 n    0.87 n    7.9 n
                 top-k 1 %       (p-1) 0.08 n              0.08 n    0.56 n    5 n
 
-            C chunks, each with a norm of 8 bytes: here n / 47. Lesson 06's are n / 32,768.
+            k is 0.034 n here with r = 1, and 0.11 n with r = 4. C chunks, each with a norm of 8
+            bytes: here n / 47. Lesson 06's are n / 32,768.
 
 Before you run it, write down: from how many ranks on do gathered signs send more bytes than summed
 votes? How many points does PowerSGD of rank 1 lose, and how many without its error?
@@ -39,21 +41,13 @@ lesson you can say for a compressor whether it may be summed, and predict its by
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/17_low_rank.py)
     1. Feed M = a matrix of rank 2 to PowerSGD of rank 2. What is the error after one step?
-    2. Each rank draws another Q to begin with. Is the first sum wrong? Is the second?
+    2. Each rank draws another Q to begin with. Is the first step's sum wrong? The second step's?
     3. A majority of majorities: groups of ranks vote first. Is the result that of all ranks?
 
 A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/17.md)
     a. "Signs are 32 times smaller than floats, so they send 32 times less." -v: bytes.
     b. "What is not sent must be fed back, always." -v: accuracy, with and without the error.
     c. "A vote is a sum, so one bit a vote is enough for an allreduce." -v: bytes of votes.
-
-HOW TO READ THE POINTS
-    CSC chooses whole chunks, so an important gradient waits until its 46 neighbours are worth it.
-    Lesson 12 trains the same network as long: as many single gradients (top-k at 10 %, momentum
-    before the choice) lose little, and so does CSC with a warm-up of its density.
-    PowerSGD feeds its error back and gains: what was left out adds up until Q turns to it. Top-k at
-    1 % feeds it back and loses. Likely, and not shown here: an element is sent about every
-    hundredth step, so what is sent late belongs to older weights, and momentum repeats it.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

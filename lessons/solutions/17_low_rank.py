@@ -19,10 +19,10 @@ def rank_two() -> None:
 
 
 def another_q_each() -> None:
-    """2. The first sum is wrong, the next is not. In the first step P is the sum of each M times
-    another Q, and not (sum of M) Q: where the sum has rank 1, its direction is missed. But all
-    ranks agree on P and on the new Q, because both are sums: from then on all have the same Q. Only
-    without the warm start, where each rank draws again in each step, does it stay wrong."""
+    """2. The first step's sum is wrong, the second step's is not. In the first step P is the sum of
+    each M times another Q, and not (sum of M) Q: where the sum has rank 1, its direction is missed.
+    But all ranks agree on P and on the new Q, because both are sums: from then on all have the same
+    Q. Only without the warm start, where each rank draws again in each step, does it stay wrong."""
     size, rng = 4, np.random.default_rng(1)
     ms = rng.standard_normal((size, 9, 7))
     low = np.outer(rng.standard_normal(9), rng.standard_normal(7))

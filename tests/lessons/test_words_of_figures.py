@@ -7,6 +7,7 @@ from docs.tools import gains
 from lab.csc import picture as csc
 from lab.hierarchy import picture as hierarchy
 from lab.low_rank import claims as low_rank
+from lab.low_rank import picture as low_rank_picture
 from lab.overlap import picture as overlap
 from lab.performance import bottleneck_study, composed_picture
 from lab.performance import claims as performance_claims
@@ -45,6 +46,20 @@ def test_other_sizes_have_no_such_line():
     figure, axis = plt.subplots()
     hierarchy.draw_without_nodes(axis, [{"bytes": 4, "measured": {}}], 8, 1.0)
     assert not axis.lines
+
+
+def test_the_marks_of_what_feeds_no_error_back_are_hollow():
+    """The vote, too, which feeds nothing back."""
+    result = gains.figure("17_low_rank")
+    learned = result["learning"]
+    lines = [line for line in low_rank_picture.draw(result).axes[1].lines if len(line.get_xdata())]
+    hollow = {line.get_ydata()[0] for line in lines if line.get_markerfacecolor() == "white"}
+    unfed = {
+        np.mean(runs)
+        for name, runs in learned["methods"].items()
+        if name.endswith("no error") or name == "majority vote"
+    }
+    assert len(unfed) == 3 and sorted(hollow) == pytest.approx(sorted(unfed))
 
 
 def test_the_v100_of_each_lesson_has_its_source():

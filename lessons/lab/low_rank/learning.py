@@ -15,6 +15,16 @@ from refgf import ops
 
 ENOUGH = 10  # runs
 FOLDS = range(5)
+READING = """How to read the points:
+- CSC chooses whole chunks, so an important gradient waits until its 46 neighbours are worth it.
+  Lesson 12 trains the same network as long: as many single gradients (top-k at 10 %, momentum
+  before the choice) lose little, and so does CSC with a warm-up of its density.
+- PowerSGD is better with its error than without: what was left out adds up until Q turns to it.
+- Top-k at 1 % is worse with it. Likely, and not shown here: an element is sent about every
+  hundredth step, so what is sent late belongs to older weights, and momentum repeats it.
+- Signs, with their error, lose more than votes, without one. The reason is open. Signs feed an
+  error back and add p scaled signs; a vote feeds nothing back and takes one sign. Signs without
+  their error are not trained here, so the numbers do not say which of the two matters."""
 
 
 def measure(run: kit.Run, train, held_out, vote) -> dict:
@@ -66,5 +76,4 @@ def report(run: kit.Run, result: dict, runs: dict) -> None:
         share = result["bytes"][name] / result["bytes"][DENSE]
         cells.append([name, f"{100 * share:.3g} %", f"{np.mean(accuracies):.1f} %", minus])
     run.table(["exchange", "bytes, of dense", "mean accuracy", "minus dense, paired"], cells)
-    if not result["differences"]:
-        run.say(f"fewer than {ENOUGH} runs: too few to compare")
+    run.say(READING if result["differences"] else f"fewer than {ENOUGH} runs: too few to compare")

@@ -34,8 +34,9 @@ def draw(result: dict):
     draw_growth(growth, result["sent"])
     draw_learned(learned, result["learning"], max(2, result["ranks"]))
     below = (
-        "Colours and marks mean the same in both panels. Left: marks are counted, with ranks as "
-        "threads; lines by formula."
+        "Colours and shapes mean the same in both panels. Left: five exchanges; marks are counted, "
+        "with ranks as threads, lines by formula. Right: the intervals are those of each mean. "
+        "Verdicts take differences between runs of the same fold and seed: -v prints them."
     )
     return axes.finish(figure, growth, learned, below=below)
 
@@ -58,7 +59,7 @@ def draw_growth(axis, sent: dict) -> None:
         title=f"Bytes of a step: {sent['elements']:,} gradients",
         xlabel="ranks",
         ylabel="KiB that a rank sends",
-        ylim=(None, 2**17),  # room for the legend
+        ylim=(None, 2**14),  # room for the legend
     )
 
 
@@ -67,7 +68,8 @@ def draw_learned(axis, learning: dict, p: int) -> None:
     count, lowest = len(learning["methods"][RANK_1]), {}
     for name, values in learning["methods"].items():
         kind = name.removesuffix(DROPPED)
-        look = kind_of(kind)[1] | ({} if kind == name else {"mfc": "white"})
+        dropped = kind != name or name == VOTE
+        look = kind_of(kind)[1] | ({"mfc": "white"} if dropped else {})
         mean, half = mean_and_half(values)
         x, (right, up, aligned) = KIB * learning["bytes"][name], AWAY.get(name, (9, -4, "left"))
         axis.errorbar(x, mean, half or 0, capsize=4, ms=8, ls="none", **look)
@@ -79,7 +81,7 @@ def draw_learned(axis, learning: dict, p: int) -> None:
         place = {"textcoords": "offset points", "color": kind_of(name)[1]["color"]}
         spot = KIB * learning["bytes"][name], lowest[name]
         axis.annotate(name, spot, (0, -16), ha="center", **place)
-    axis.plot([], [], "s", color="grey", mfc="white", ms=8, label="error dropped")
+    axis.plot([], [], "s", color="grey", mfc="white", ms=8, label="no error fed back")
     axis.set_xscale("log", base=2)
     axis.set(
         title=f"Accuracy after {learning['epochs']} epochs, {count} runs of each",

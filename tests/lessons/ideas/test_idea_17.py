@@ -10,7 +10,7 @@ import pytest
 from docs.tools import gains
 from kit import flow
 from lab.low_rank import oracle, sent
-from lab.low_rank.methods import CSC, DENSE, SIGNS, TOPK, VOTE
+from lab.low_rank.methods import CSC, DENSE, RANK_1, RANK_4, SIGNS, TOPK, VOTE
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
 from refgf.oracle import definitions
@@ -66,6 +66,7 @@ def test_the_table_of_the_page_has_the_bytes_of_the_committed_run():
     """Each row's numbers, in n, in the page's two digits."""
     sent = json.loads((gains.ROOT / "figures" / "17_low_rank.json").read_text())["sent"]
     names = {"dense": DENSE, "CSC 10 %": CSC, "votes": VOTE, "signs": SIGNS, "top-k 1 %": TOPK}
+    names |= {"PowerSGD r=1": RANK_1, "PowerSGD r=4": RANK_4}
     for row, name in names.items():
         (line,) = re.findall(rf"^ +{row}  .*\(p-1\).*$", LESSON.__doc__, re.M)
         said = [float(number) for number in re.findall(r"([\d.]+) n(?=  |$)", line)[-3:]]
@@ -74,9 +75,12 @@ def test_the_table_of_the_page_has_the_bytes_of_the_committed_run():
             assert abs(number * sent["elements"] / nbytes - 1) < 0.05, line
 
 
-def test_the_chunks_of_the_page():
-    n = json.loads((gains.ROOT / "figures" / "17_low_rank.json").read_text())["sent"]["elements"]
+def test_the_chunks_and_the_factors_of_the_page():
+    sent = json.loads((gains.ROOT / "figures" / "17_low_rank.json").read_text())["sent"]
+    n = sent["elements"]
     assert f"here n / {flow.chunk_elements(n)}." in LESSON.__doc__
+    one, four = (sent["bytes"][name][0] / (4 * n) for name in (RANK_1, RANK_4))  # 2 ranks: 4 k
+    assert f"k is {one:.2g} n here with r = 1, and {four:.2g} n with r = 4" in LESSON.__doc__
 
 
 @pytest.mark.parametrize("p", [1, 2, 5])
