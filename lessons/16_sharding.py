@@ -27,21 +27,29 @@ PREDICTION  n elements, p ranks, an optimiser with s states (momentum 1, Adam 2)
                 ZeRO-3, FSDP     n/p      n/p        s n/p    3 (p-1)/p n
 
             ZeRO-1: each element is treated alike, the sums are the ring's, and so are the bits.
-            ZeRO-3 sums each layer by itself: other bits, and right ones. LARS and clipping need
-            norms of all slices (lesson 11).
+            ZeRO-3 sums each layer by itself: other bits, and right ones. It sends 3(p-1) messages
+            a unit. LARS and clipping need norms of all slices (lesson 11).
 
-            ZeRO-3 gathers a unit while the one before computes (refgf/papers/zero/zero3.py). So two
-            whole units of weights and two of gradients are held, too, of up to L elements each:
+            ZeRO-3 gathers a unit while the one before computes. So whole units are held, too, and
+            how many elements these are depends on the code. The largest unit has L elements, the
+            largest two neighbours have N. At its peak a rank holds
 
-                ZeRO-3 at its peak               (2 + s) n/p + 4 L       all hold all: (2 + s) n
+                all hold all                                 (2 + s) n
+                ZeRO-3, refgf/papers/zero/zero3.py           (2 + s) n/p + 4 L
+                FSDP, as in refgf/plan/sharding.py           (2 + s) n/p + N + 2 L
+                zero3.py, if buffers had each unit's size    (2 + s) n/p + 2 N
+
+            zero3.py frees nothing: two buffers for weights and two for gradients take turns, each
+            as large as the largest unit. FSDP has a unit's gradients twice, as made and as sent.
+            ZeRO-2 has whole gradients of a unit, too, which the first table leaves out.
 
             Sharding pays with many units of like size, where L is small next to n. Where one layer
-            has most of the weights, as in AlexNet, its 4 L take back what sharding saved. Larger
-            units hide more of what is sent behind what computes, and make L larger.
+            has most of the weights, as in AlexNet, whole units take back most of what sharding
+            saved, or more. Larger units hide more of what is sent, and make L larger.
 
 Before you run it, write down, for your p: by how many percent does ZeRO-1 reduce what a rank holds
-(weights, gradients, momentum)? Does a step take longer or shorter than before? What does a rank of
-ZeRO-3 hold at its peak, if one layer has three quarters of the weights?
+(weights, gradients, momentum)? Does its step take longer or shorter than one with a ring after
+backward? What does zero3.py hold at its peak, if one layer has three quarters of the weights?
 
 DDP (PyTorch's DistributedDataParallel) is the baseline of the predicted steps: all hold all, and
 sums of 25 MiB run during backward.

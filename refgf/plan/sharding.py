@@ -17,9 +17,9 @@ takes a third of the time until the last gradient, divided as backward is (chose
 default).
 
 Memory: weights, gradients and the two states of Adam are float32. Buffers are DDP's copy of the
-gradients, or the units that are whole at one time, with their gradients twice: as backward leaves
-them, and packed. Activations and padding are left out. A row that a GPU of a named node has no
-memory for says so.
+gradients, or the weights of the units that are whole at one time and one unit's gradients twice: as
+backward leaves them, and packed. Activations and padding are left out. A row that a GPU of a named
+node has no memory for says so.
 """
 
 from collections.abc import Callable
@@ -215,13 +215,21 @@ def with_outer(question: Question, given: Sharded) -> tuple:
     return FLOAT32 * n, FLOAT32 * n, (ADAM + 2 * FLOAT32) * n, lambda itemsize: FLOAT32 * n
 
 
+def in_a_row(sizes: list[int], count: int) -> int:
+    """The most elements that so many neighbouring units have together."""
+    return max(sum(sizes[at : at + count]) for at in range(len(sizes)))
+
+
+def whole_elements(sizes: list[int], ahead: int = 1) -> int:
+    """Of this unit's weights and those gathered ahead, and of one unit's gradients twice."""
+    return in_a_row(sizes, 1 + ahead) + 2 * max(sizes)
+
+
 def slices(question: Question, given: Sharded, ahead: int = 1, inside: bool = False) -> tuple:
     """ahead: units that are gathered besides this one."""
     p = question.per_node if inside else question.size
     own = ceil(question.step.elements / p)
-    sizes = [unit.elements for unit in units_of(question, given.units)]
-    near = max(sum(sizes[at : at + 1 + ahead]) for at in range(len(sizes)))
-    held = near + 2 * max(sizes)
+    held = whole_elements([unit.elements for unit in units_of(question, given.units)], ahead)
     return FLOAT32 * own, FLOAT32 * own, ADAM * own, lambda itemsize: itemsize * held
 
 

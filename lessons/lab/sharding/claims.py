@@ -7,7 +7,7 @@ from kit.rows import SPREAD, at
 from kit.words import number_of_bytes, percent
 from lab.sharding.predicted import LARGER, LAYERS, peak_share
 from lab.sharding.steps import AHEAD, OVERLAPPED
-from lab.sharding.training import ALL, ZERO, ZERO3
+from lab.sharding.training import ALL, ZERO, ZERO3, of_own_size
 from lab.sharding.yours import YOURS
 
 
@@ -26,8 +26,13 @@ def by_formula(name: str):
 
 
 def at_peak(r: dict) -> float:
-    """Bytes of a rank of ZeRO-3 with the whole units that compute and arrive. Counted."""
+    """Bytes of a rank of ZeRO-3 with its buffers of whole units. Counted."""
     return held(ZERO3)(r) + r["training"]["whole_layers"]
+
+
+def at_own_size(r: dict) -> float:
+    """Bytes of a rank of ZeRO-3 at its peak if each unit had buffers of its own size."""
+    return held(ZERO3)(r) + of_own_size(r["training"])
 
 
 def kept_off(r: dict) -> float:
@@ -125,12 +130,13 @@ CLAIMS = (
         timed=False,
     ),
     Claim(
-        "At its peak a rank of ZeRO-3 holds more than one that holds all: one layer is most of "
-        "this network.",
+        "At its peak a rank of ZeRO-3 holds more than one that holds all: this code has 4 buffers "
+        "of the largest layer. With buffers of each layer's own size it would hold less.",
         shared((at_peak, ">", held(ALL))),
         unless="many layers of like size",
         kind=LIMIT,
         timed=False,
+        control=shared((at_own_size, "<", held(ALL))),
     ),
     Claim(
         "A rank sends half as many bytes again with ZeRO-3, to 5 %.",
@@ -202,12 +208,19 @@ CLAIMS = (
         timed=False,
     ),
     Claim(
-        "By formula, a layer a unit: at its peak a rank of FSDP holds less than half of what one "
-        "of DDP holds with ResNet-50, and more than three quarters of it with AlexNet.",
+        "By formula, a layer a unit: at its peak a rank of FSDP holds less than half of all "
+        "weights, gradients and momentum with ResNet-50, more than three quarters with AlexNet.",
         shared((lambda r: peak_share("resnet50", LAYERS, r["ranks"]), "<", 0.5)),
         unless="fewer than 3 ranks",
         timed=False,
         control=(lambda r: peak_share("alexnet", LAYERS, r["ranks"]), ">", 0.75),
+    ),
+    Claim(
+        "Predicted: at 200 Gbit/s FSDP's step of ResNet-50 is shorter than DDP's: when nothing "
+        "computes any more, DDP sends a whole ring of its last bucket, FSDP half a ring of a unit.",
+        shared((over_ddp("resnet50", LAYERS, "200gbit"), "<", 1.0)),
+        unless="a last bucket as small as a unit",
+        timed=False,
     ),
     Claim(
         "Predicted: at 10 Gbit/s FSDP's step of ResNet-50 takes longer if each layer is a unit "
@@ -243,7 +256,7 @@ def answer(r: dict) -> str:
     """The reduction, ZeRO-3's peak, and the step, unless the machine was busy."""
     less, peak = 1 - held(ZERO)(r) / held(ALL)(r), at_peak(r) / held(ALL)(r)
     zero, ring = (at(r, *step(name))["median_s"] for name in (ZERO, ALL))
-    step_said = f"a step of ZeRO-1 takes {zero / ring:.2f} times as long"
+    step_said = f"a step of ZeRO-1 takes {zero / ring:.2f} times a ring's"
     if at(r, "load", "busy"):
         step_said = "steps are not compared, a busy machine"
     return f"{percent(less)} less; ZeRO-3 holds {percent(peak)} at its peak; {step_said}"

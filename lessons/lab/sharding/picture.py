@@ -2,7 +2,7 @@
 
 from kit import axes
 from lab.sharding.predicted import LARGER, LAYERS, RATES, peak_share
-from lab.sharding.training import ALL, PARTS, ZERO, ZERO3
+from lab.sharding.training import ALL, PARTS, ZERO, ZERO3, of_own_size
 
 MIB = 1 / 2**20
 HATCH = {"weights": "", "gradients": "//", "state": ".."}
@@ -15,13 +15,17 @@ WRAPPED = {
 
 
 def draw(result: dict) -> dict:
+    found = result["training"]
+    most, kept = (sum(found["stages"][name].values()) for name in (ALL, ZERO3))
+    own = (kept + of_own_size(found)) / most
     figure, (memory, steps) = axes.frame("Lesson 16: who holds the optimiser's state?", 1, 2)
     draw_memory(memory, result)
     draw_steps(steps, result)
     below = (
         "Left: the small AlexNet that is trained, momentum SGD, without activations; paler: by "
-        "formula. ZeRO-3 needs two whole units of weights and of gradients to compute. Right: "
-        "ZeRO-1 sends after backward. The other figure predicts one that sends during backward."
+        "formula, without a unit's whole gradients. Whole units: this code's 4 buffers of the "
+        f"largest layer; with buffers of each layer's own size: {own:.0%}. Right: ZeRO-1 sends "
+        "after backward. The other figure predicts one that sends during backward."
     )
     figures = {"": axes.finish(figure, memory, steps, below=below)}
     return figures | {"links": draw_links(result["predicted"], result["ranks"])}
@@ -118,8 +122,9 @@ def draw_links(rows: list[dict], ranks: int):
             ylim=(0, top),
         )
     below = (
-        "held: at its peak, of what a rank of DDP holds, with momentum. A normalization is in a "
-        "convolution's unit; measured, it is its own (13, not 8). Predictions of measured steps "
-        "are longer: they have this machine's copies and update. ZeRO-1 sums during backward."
+        "held: at its peak, of all weights, gradients and momentum; two neighbours' weights are "
+        "whole, and one unit's gradients twice. A normalization is in a convolution's unit; "
+        "measured, it is its own (13, not 8). Predictions of measured steps are longer: they have "
+        "this machine's copies and update. ZeRO-1 sums during backward."
     )
     return axes.finish(figure, *panels, computed=True, below=below)

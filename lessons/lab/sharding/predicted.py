@@ -10,6 +10,7 @@ import kit
 from kit import virtual
 from refgf.cluster import like as clusters
 from refgf.machine.units import parse_rate
+from refgf.plan import sharding
 from refgf.plan.fabric import Fabric
 from refgf.plan.question import Question
 from refgf.plan.sharding import GATHER, REDUCE, Queue, Sharded, Unit, fsdp_s, half_s, seconds
@@ -96,11 +97,11 @@ def units_of(like, name: str, unit_of) -> list[Unit]:
 def peak_share(network: str, wrapped: str, ranks: int) -> float:
     """At its peak, what a rank of FSDP holds over what a rank holds that holds all. Momentum SGD.
 
-    Two whole units of weights and two of gradients, of the largest unit's size; no activations.
+    Whole units are those of refgf/plan/sharding.py. Without activations and DDP's buckets.
     """
     units = units_of(clusters.load(CLUSTER), network, UNITS[network][wrapped])
     sizes = [unit.elements for unit in units]
-    return 1 / ranks + 4 * max(sizes) / (3 * sum(sizes))
+    return 1 / ranks + sharding.whole_elements(sizes) / (3 * sum(sizes))
 
 
 def report(run: kit.Run, rows: list[dict], ranks: int, alpha_s: float) -> None:
@@ -119,7 +120,7 @@ def report(run: kit.Run, rows: list[dict], ranks: int, alpha_s: float) -> None:
         f"Predicted, not measured: {ranks} ranks, one on each node; a message takes "
         f"{kit.seconds(alpha_s)}, as on the cluster."
     )
-    run.say("What a rank of FSDP holds at its peak, of what a rank of DDP holds, with momentum:")
+    run.say("What a rank of FSDP holds at its peak, of all weights, gradients and momentum:")
     for network, wrapped, units in dict.fromkeys(
         (row["network"], row["wrapped"], row["units"]) for row in rows
     ):

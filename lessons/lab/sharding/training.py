@@ -15,12 +15,13 @@ from refgf.exchange.result import StepResult
 from refgf.oracle.definitions import zero3_calls, zero_traffic
 from refgf.oracle.spec.zero.lesson_16 import held
 from refgf.papers.zero.zero3 import ZeRO3
+from refgf.plan.sharding import in_a_row
 from refgf.training.sgd import MomentumSGD
 from refgf.training.step import train_step
 
-ALL, ZERO, ZERO3 = "all hold all", "ZeRO-1", "ZeRO-3"
+ALL, ZERO, ZERO2, ZERO3 = "all hold all", "ZeRO-1", "ZeRO-2", "ZeRO-3"
 PARTS = "weights", "gradients", "state"
-STAGES = {ALL: 0, ZERO: 1, "ZeRO-2": 2, ZERO3: 3}
+STAGES = {ALL: 0, ZERO: 1, ZERO2: 2, ZERO3: 3}
 
 
 class OneRing:
@@ -101,6 +102,11 @@ def formula(n: int, p: int, stage: int, states: int = 1) -> dict:
     return dict(zip(PARTS, (4 * k for k in held(n, p, rank, stage, states))))
 
 
+def of_own_size(found: dict) -> int:
+    """Bytes of whole units if each had buffers of its own size: two neighbours, at most."""
+    return 4 * 2 * in_a_row(found["layers"], 2)
+
+
 def report(run: kit.Run, found: dict) -> dict:
     n, p = found["elements"], run.size
     for row in found["rows"]:
@@ -120,7 +126,7 @@ def report(run: kit.Run, found: dict) -> dict:
             [
                 name,
                 *(kit.number_of_bytes(shown[part]) for part in PARTS),
-                kit.number_of_bytes(whole),
+                "not counted" if name == ZERO2 else kit.number_of_bytes(whole),
                 kit.number_of_bytes(together)
                 + f", {together / sum(found['stages'][ALL].values()):.0%}",
                 "counted" if counted else "by formula",
@@ -129,8 +135,10 @@ def report(run: kit.Run, found: dict) -> dict:
     run.say("What the rank with the longest slice holds, with momentum:")
     run.table(["", *PARTS, "whole units", "at its peak", ""], table)
     largest = max(found["layers"]) / n
-    run.say("Whole units: two of weights and two of gradients, each as large as the largest layer,")
-    run.say(f"which has {largest:.0%} of all weights. Activations are not counted.")
+    own = kit.number_of_bytes(of_own_size(found))
+    run.say("Whole units: two buffers for weights and two for gradients, each as large as the")
+    run.say(f"largest layer, which has {largest:.0%} of all weights. Of each layer's size: {own}.")
+    run.say("ZeRO-2, not run, also has whole gradients of a unit. Activations are not counted.")
     sends = [
         [row["name"], f"{row['messages']:g}", kit.number_of_bytes(row["bytes"])]
         for row in found["rows"]

@@ -9,7 +9,8 @@ r"""ZeRO-3 (PyTorch: FSDP): each rank keeps a slice of every layer, and gathers 
 
 What stands below a layer is sent while it computes, by the calls' thread: the next layer is
 gathered ahead. With `AtOnce`, the naive form, each call is waited for. Two buffers of the largest
-layer take turns for weights, and two for gradients; the next layer overwrites what was freed.
+layer take turns for weights, and two for gradients; the next layer overwrites what was freed. This
+is simple, and holds more than buffers of each layer's own size would: those of two neighbours.
 The last layer is gathered twice in a row, as if others had been in between.
 
 Cost per step and rank r, in a layer of n elements: 3(p-1) messages, empty ones too, and

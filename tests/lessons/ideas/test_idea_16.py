@@ -1,6 +1,7 @@
 """Lesson 16's idea, and its step on ranks, against the definitions of ZeRO-1."""
 
 import itertools
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -48,17 +49,29 @@ def test_a_unit_is_a_layer_or_a_block(network, blocks):
             assert more == norms + [0] * (len(products) - len(norms))
 
 
-def test_at_its_peak_a_rank_has_its_slices_and_four_times_the_largest_unit():
-    """AlexNet's largest is fc6, which has 9216 x 4096 weights and 4096 biases."""
-    n, largest = virtual.FULL["alexnet"]().parameters, 9216 * 4096 + 4096
+def test_at_its_peak_a_rank_of_fsdp_has_its_slices_two_units_and_gradients_twice():
+    """AlexNet's largest are fc6 and fc7: 9216 x 4096 and 4096 x 4096 weights, 4096 biases each."""
+    n, fc6, fc7 = virtual.FULL["alexnet"]().parameters, 9217 * 4096, 4097 * 4096
     for p in (1, 3, 8):
         held = predicted.peak_share("alexnet", predicted.LAYERS, p) * 3 * n
-        assert held == pytest.approx(3 * n / p + 4 * largest)
+        assert held == pytest.approx(3 * n / p + fc6 + fc7 + 2 * fc6)
+
+
+def test_the_peak_of_zero3_is_that_of_the_page():
+    """Four buffers of the largest layer, counted; of each layer's size: two for each neighbour."""
+    found = gains.figure("16_sharding")
+    n, layers = found["training"]["elements"], found["training"]["layers"]
+    near = max(a + b for a, b in itertools.pairwise(layers))
+    kept = 4 * 3 * n / found["ranks"]
+    assert claims.at_peak(found) == pytest.approx(kept + 4 * 4 * max(layers), rel=1e-4)
+    assert claims.at_own_size(found) == pytest.approx(kept + 4 * 2 * near, rel=1e-4)
+    lines = re.findall(r"\(2 \+ s\) n.*", LESSON.__doc__)
+    assert [line[9:].strip() for line in lines] == ["", "/p + 4 L", "/p + N + 2 L", "/p + 2 N"]
 
 
 def test_the_answer_of_a_busy_machine_compares_no_times():
     result = gains.figure("16_sharding")
-    assert "times as long" in claims.answer(result)
+    assert "times a ring's" in claims.answer(result)
     said = claims.answer(result | {"load": {"busy": True}})
     assert "times" not in said and said.startswith("25 % less; ZeRO-3 holds 126 % at its peak")
 

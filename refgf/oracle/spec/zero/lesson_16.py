@@ -190,6 +190,11 @@ def gathered_once(n, p, stage):
     return 2 * n * (p - 1) / p
 
 
+@SENT_16.mistake("ZeRO-3 reduce-scatters the gradients and does not gather their sums")
+def sums_gathered(n, p, stage):
+    return (4 if stage > 2 else 2) * n * (p - 1) / p
+
+
 @SENT_16.mistake("each message is one slice, n/p elements, not the whole vector")
 def without_slices(n, p, stage):
     return float((3 if stage > 2 else 2) * n * (p - 1))
