@@ -22,8 +22,8 @@ IDEA        Cut the vector into p slices and send every slice round a ring twice
 
             Naive is lesson 00: rank 0 receives all vectors and sends the sum to all. By hand, 8
             ranks with 8 MiB each on 1 Gbit/s (8.4 ms a MiB): its link receives 56 MiB, then sends
-            56: 940 ms. In a ring each link carries 2 x 7/8 of 8 MiB, 14 MiB: 117 ms. Both are
-            measured, the naive sum up to 4 MiB.
+            56: 940 ms. In a ring each link carries 2 x 7/8 of 8 MiB, 14 MiB: 117 ms. The lesson
+            measures the naive sum up to 4 MiB, and the ring up to 64.
 
 PREDICTION  A message of m bytes takes alpha + beta m. The ring takes 2(p-1) messages of n/p
             elements, one after another:

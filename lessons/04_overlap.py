@@ -32,7 +32,7 @@ PREDICTION  Calls queue behind each other, and none starts before its last gradi
             processor's own work. Each is measured too: by three steps, and what is left of backward
             by a trace.
 
-Before you run it, write down: forward takes 13 ms, backward 26 ms, and all calls together 36 ms.
+Before you run it, write down: forward takes 13 ms, backward 26 ms, and all calls together 32 ms.
 The first gradient is ready when backward begins. How long is a step with overlap, if theta is 0?
 How long is it, if theta is infinity? How many times as fast as without overlap is each of them?
 

@@ -5,11 +5,12 @@ from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at, factor_apart, where
 from kit.words import count, seconds
-from lab.stack.bars import CSC, FUSED, HALF, LAZY, NATIVE, OVERLAP, RING, in_all, median_s
+from lab.stack.bars import CSC, FUSED, HALF, LAZY, NATIVE, OVERLAP, RING, gains_s, median_s
 from lab.stack.yours import YOURS
 
 ALEXNET, RESNET = ("alexnet", "v100-56gbit"), ("resnet50", "mgwfbp-10gbe")
 OFF = "off"  # the step without exchange
+LEVEL = 0.9  # of the largest gain, at least
 
 
 def scene(result: dict, network: str, like: str) -> dict | None:
@@ -178,10 +179,14 @@ def above_100(places: list[dict]) -> tuple[float, str]:
 
 
 def answer(r: dict) -> str:
+    """The largest gain, with those that are a tenth less at most, and the efficiency."""
     here = this_run(r)
-    best, gain_s, _ = in_all(here["rows"])
-    kept = median_s(here["alone"]) / median_s(here["rows"][-1]["step"])
-    most = f"{best.strip('+ ')}, by {seconds(gain_s / here['dilation'])}" if gain_s > 0 else "none"
+    k, bars = here["dilation"], here["rows"]
+    gains = {bar["name"].strip("+ "): gain_s or 0.0 for bar, gain_s in zip(bars, gains_s(bars))}
+    least_s = LEVEL * max(gains.values())
+    level = [f"{name} ({seconds(s / k)})" for name, s in gains.items() if s >= least_s > 0]
+    most = ", ".join(level) or "none"
+    kept = median_s(here["alone"]) / median_s(bars[-1]["step"])
     alike = where(r["places"].values(), network=here["network"], like=here["like"])
     control, _ = above_100(alike) if kept > 1 else (0.0, "")
     as_much = f" (without CSC up to {control:.0%})" if control else ""
