@@ -7,7 +7,14 @@ from lab.hierarchy.claims import in_switch_s, switches_could_sum
 from lab.hierarchy.times import RING, SPLITS
 
 DOUBLING = "recursive doubling"
-SHOWN = (RING, *SPLITS, DOUBLING)  # the table has the tree and halving-doubling too
+# the look of each algorithm that is drawn; the table has log phases and the tree, too
+SHOWN = {
+    RING: 0,
+    "three phases": 1,
+    "two-level ring": 3,
+    DOUBLING: 4,
+    "halving-doubling": 5,
+}
 
 
 def draw(result: dict) -> dict:
@@ -45,15 +52,14 @@ def draw_sizes(result: dict):
     gain_axis.axhline(1, color=axes.style(0)["color"], lw=1)
     gain_axis.annotate(RING, (nbytes[0], 1), (-4, 3), textcoords="offset points")
     for i, name in enumerate(names):
-        style = axes.style(i)
+        style = axes.style(SHOWN[name])
         timings = [scaled(point["measured"][name], factor) for point in points]
         axes.measured(time_axis, shifted(nbytes, i), timings, label=name, **style)
         forecast = [1e3 * factor * point["predicted_s"][name] for point in points]
         time_axis.plot(nbytes, forecast, "--", color=style["color"], lw=1)
         if name != RING:
             draw_gain(gain_axis, points, name, i)
-    for point, where in ((points[0], "left"), (points[-1], "right")):
-        label_fastest(time_axis, point, names, factor, where)
+    label_fastest(time_axis, points, names, factor)
     time_axis.set(title="Time; dashed: predicted", ylabel=unit(result))
     time_axis.set_yscale("log")
     time_axis.set_ylim(bottom=0.4 * time_axis.get_ylim()[0])
@@ -97,22 +103,21 @@ def draw_switch(axis, result: dict) -> None:
     axis.annotate(text, first, (-16, 16), textcoords="offset points", ha="right")
 
 
-def label_fastest(axis, point: dict, names: list[str], factor: float, where: str) -> None:
-    """Write the name of the fastest algorithm below its point."""
-    fastest = min(names, key=lambda name: point["measured"][name]["median_s"])
-    at = point["bytes"], 1e3 * factor * point["measured"][fastest]["low_s"]
-    below = {
-        "xytext": (0, -26 if where == "left" else -60),
-        "textcoords": "offset points",
-        "ha": where,
-        "weight": "bold",
-    }
-    axis.annotate(fastest, at, **below)
+def label_fastest(axis, points: list[dict], names: list[str], factor: float) -> None:
+    """Write the name of the fastest algorithm below the largest vector for which it is that."""
+    last = {}
+    for point in points:
+        times = point["measured"]
+        last[min(names, key=lambda name: times[name]["median_s"])] = point
+    for name, point in last.items():
+        at = point["bytes"], 1e3 * factor * point["measured"][name]["low_s"]
+        xytext, ha = ((0, -60), "right") if point is points[-1] else ((0, -24), "left")
+        axis.annotate(name, at, xytext, textcoords="offset points", ha=ha, weight="bold")
 
 
 def draw_gain(axis, points: list[dict], name: str, number: int) -> None:
     """Medians' ratio; bars from the ratio of unlike ends of both spreads."""
-    nbytes, style = [point["bytes"] for point in points], axes.style(number)
+    nbytes, style = [point["bytes"] for point in points], axes.style(SHOWN[name])
     pairs = [(point["measured"][RING], point["measured"][name]) for point in points]
     gains = [ratio(ring, other) for ring, other in pairs]
     axes.points(axis, shifted(nbytes, number), gains, label=name, **style)
@@ -151,7 +156,7 @@ def draw_without_nodes(axis, points: list[dict], nbytes: int, factor: float) -> 
     for name in (RING, DOUBLING):
         for point in (point for point in points if point["bytes"] == nbytes):
             at_ms = 1e3 * factor * point["measured"][name]["median_s"]
-            colour = axes.style(SHOWN.index(name))["color"]
+            colour = axes.style(SHOWN[name])["color"]
             axis.axhline(at_ms, color=colour, lw=1.5, ls=":", label=f"{name} (no hierarchy)")
 
 
