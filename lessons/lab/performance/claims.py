@@ -2,10 +2,10 @@
 
 import statistics
 
-from kit.claims import GAIN, LIMIT, Claim
+from kit.claims import GAIN, LIMIT, NOISE, Claim
 from kit.guess import Guess
 from kit.reveal import Reveal, Row
-from kit.rows import where
+from kit.rows import ratio, where
 from kit.words import percent
 from lab.performance.yours import YOURS
 
@@ -28,43 +28,52 @@ def layers_s(step: dict, name: str) -> float:
     return sum(map(sum, step[name].values()))
 
 
-def left_of_errors(model: str):
-    """The error of a held-out step over the sum of its layers' errors without their signs.
-
-    1: all layers have the same sign; 0: they cancel. Of the images that a composed step has.
-    """
-
-    def share(result: dict) -> float:
-        (step,) = where(result["steps"], batch=COMPOSED_BATCH)
-        errors = [sum(step[model][k]) - sum(true) for k, true in step["measured"].items()]
-        return abs(sum(errors)) / sum(map(abs, errors))
-
-    return share
-
-
 def network_cells(result: dict, network: str) -> int:
     """Cells of the map of links and batches in which the network is the bottleneck."""
     return sum(row.count("network") for row in result["map"]["bottlenecks"][network])
 
 
-def least_loss_by_overlap(result: dict) -> float | None:
-    """The least of an overlapped step's time over that of one whose rings follow backward."""
-    steps = [row["measured_s"] for row in result.get("composed", [])]
-    ratios = [step[OVERLAPPED]["median_s"] / step[BLOCKING]["median_s"] for step in steps]
-    return min(ratios, default=None)
+def loss_by_overlap(*ranks: int):
+    """An overlapped step's time over that of one whose rings follow backward: the least of these.
+
+    With the widest spread that both allow.
+    """
+
+    def least(result: dict) -> dict | None:
+        steps = [r["measured_s"] for r in result.get("composed", []) if r["ranks"] in ranks]
+        ratios = [ratio(step[OVERLAPPED], to=step[BLOCKING]) for step in steps]
+        return min(ratios, key=lambda found: found["median_s"], default=None)
+
+    return least
 
 
 def largest_step_error(how: str, model: str = "roofline"):
     """Of the steps that kernels and rings predict together, on all numbers of ranks."""
 
     def error(result: dict) -> float | None:
-        ratios = [
+        factors = [
             row["predicted_s"][model][how] / row["measured_s"][how]["median_s"]
             for row in result.get("composed", [])
         ]
-        return max((abs(ratio - 1) for ratio in ratios), default=None)
+        return max((abs(factor - 1) for factor in factors), default=None)
 
     return error
+
+
+def shortfall_with_measured_layers(result: dict) -> float | None:
+    """By which share measured layers and rings would predict a step too short, at most.
+
+    Two predictions of a step differ by their layers alone, so measured layers lie on their line.
+    """
+    (step,) = where(result["steps"], batch=COMPOSED_BATCH)
+    true_s, *layers = (layers_s(step, name) for name in ("measured", *MODELS))
+    found = []
+    for row in result.get("composed", []):
+        steps = [row["predicted_s"][model][BLOCKING] for model in MODELS]
+        slope = (steps[1] - steps[0]) / (layers[1] - layers[0])
+        predicted_s = steps[0] + slope * (true_s - layers[0])
+        found.append(1 - predicted_s / row["measured_s"][BLOCKING]["median_s"])
+    return max(found, default=None)
 
 
 SHARES = "layers", "shares", "AlexNet"  # of a step's time in layers that flops limit
@@ -107,21 +116,28 @@ CLAIMS = (
     ),
     Claim(
         "Perceptrons, which predict single kernels better, predict these steps worse than the "
-        "roofline does: the errors of its layers cancel more than theirs do.",
+        "roofline does. So would the measured times of the layers: a step takes longer than its "
+        "parts together, and the roofline's layers are too long.",
         lambda r: (
             (largest_step_error(BLOCKING, "perceptrons"), ">", largest_step_error(BLOCKING))
             if r.get("composed")
             else None
         ),
-        "perceptrons whose errors cancel",
+        "steps that take no longer than their parts together",
         kind=LIMIT,
-        control=(left_of_errors("perceptrons"), ">", left_of_errors("roofline")),
+        control=(shortfall_with_measured_layers, ">", largest_step_error(BLOCKING)),
     ),
     Claim(
-        "Overlap gains nothing here: on 2, 4 and 8 ranks an overlapped step takes longer than one "
-        "whose rings follow backward.",
-        (least_loss_by_overlap, ">", 1.0),
+        "Overlap gains nothing here: on 2 ranks an overlapped step takes longer than one whose "
+        "rings follow backward.",
+        (loss_by_overlap(2), ">", 1.0),
         "a core for each communication thread",
+    ),
+    Claim(
+        "On 4 and 8 ranks, too, an overlapped step takes longer.",
+        (loss_by_overlap(4, 8), ">", 1.0),
+        "a core for each communication thread",
+        expected=NOISE,
     ),
     Claim(
         "Where rings overlap backward, the prediction misses by more than 20 %, and by 1.3 times "

@@ -33,7 +33,7 @@ def draw(rows: list[dict]) -> dict:
 
 
 def overlap_in_words(rows: list[dict]) -> str:
-    """How many times as long overlapped steps take as those whose rings follow backward."""
+    """How many times as long overlapped steps take as those whose rings follow (medians)."""
     ratios = [
         row["measured_s"]["overlapped"]["median_s"]
         / row["measured_s"]["one after another"]["median_s"]
@@ -41,8 +41,8 @@ def overlap_in_words(rows: list[dict]) -> str:
     ]
     low, high = min(ratios), max(ratios)
     return (
-        f"A step with overlap takes {low:.2f} to {high:.2f} times as long as one without: "
-        "kernels and rings were each measured without the other."
+        f"With overlap a step takes {low:.2f} to {high:.2f} times as long (medians). "
+        "Kernels and rings were each measured without the other."
     )
 
 

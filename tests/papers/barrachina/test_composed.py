@@ -79,13 +79,34 @@ def test_the_screen_shows_the_largest_composed_step():
     assert rows[-1].cells() == ["step of 8 ranks, perceptrons and rings", "500 ms", "450 ms", "10%"]
 
 
-@pytest.mark.parametrize("errors, left", [((1, 2), 1.0), ((-1, -2), 1.0), ((-1, 2), 1 / 3)])
-def test_errors_of_one_sign_add_up(errors, left):
-    measured = {"conv1": [3.0, 4.0], "fc6": [3.0, 5.0]}
-    model = {k: [f, b + e] for (k, (f, b)), e in zip(measured.items(), errors, strict=True)}
-    steps = [{"batch": b, "measured": measured, "model": model} for b in (5, 10)]
-    steps[0] |= {"model": measured}
-    assert claims.left_of_errors("model")({"steps": steps}) == pytest.approx(left)
+@pytest.mark.parametrize("rest_s, short", [(0.0, 0.0), (40.0, 0.5), (10.0, 0.2)])
+def test_measured_layers_predict_all_but_what_is_no_layer(rest_s, short):
+    """Four ranks on two cores: layers twice as long, rings of 5 s, and a rest that no model has."""
+    layers = {"measured": [[3.0, 4.0], [3.0, 5.0]], "roofline": [[3.0, 9.0], [2.0, 4.0]]}
+    layers |= {"perceptrons": [[2.0, 4.0], [3.0, 4.0]]}
+    step = {m: dict(zip(("conv1", "fc6"), times, strict=True)) for m, times in layers.items()}
+    sums_s = {m: 2.0 * sum(map(sum, times)) + 10.0 for m, times in layers.items()}
+    composed = {
+        "measured_s": {"one after another": {"median_s": sums_s["measured"] + rest_s}},
+        "predicted_s": {m: {"one after another": s} for m, s in sums_s.items()},
+    }
+    steps = [{"batch": 5}, {"batch": 10} | step]
+    found = claims.shortfall_with_measured_layers({"steps": steps, "composed": [composed]})
+    assert found == pytest.approx(short)
+
+
+def test_the_least_loss_by_overlap_is_that_of_the_ranks_asked_for():
+    def row(ranks, overlapped_s):
+        times = {"one after another": (1.0, 2.0, 4.0), "overlapped": (1.0, overlapped_s, 8.0)}
+        keys = "low_s", "median_s", "high_s"
+        times = {how: dict(zip(keys, found, strict=True)) for how, found in times.items()}
+        return {"ranks": ranks, "measured_s": times}
+
+    result = {"composed": [row(2, 2.0), row(4, 6.0), row(8, 3.0)]}
+    found = claims.loss_by_overlap(4, 8)(result)
+    assert found == {"median_s": 1.5, "low_s": 0.25, "high_s": 8.0}
+    assert claims.loss_by_overlap(4)(result)["median_s"] == 3.0
+    assert claims.loss_by_overlap(16)(result) is claims.loss_by_overlap(2)({}) is None
 
 
 def test_the_control_has_the_images_of_a_composed_step():
