@@ -172,7 +172,7 @@ def apart(random: np.random.Generator) -> list[tuple]:
     """Each block has other magnitudes than the one before; the last block is shorter."""
     found = []
     for n, block in ((3, 2), (5, 3), (7, 2)):
-        exponents = 3 * ((np.arange(n) // block + random.integers(3)) % 3) - 3
+        exponents = 5 * ((np.arange(n) // block + random.integers(3)) % 3) - 5
         found.append(((tenths(random, n) * 10.0**exponents).astype(np.float32), block))
     return found
 
