@@ -6,6 +6,7 @@ import pytest
 from refgf.machine import threads
 from refgf.oracle.definitions import factor_elements, low_rank_sum
 from refgf.papers.powersgd.powersgd import PowerSGD
+from tests.support.sizes import long_but
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 
@@ -114,7 +115,7 @@ def defined(g, drawn, cold=False):
     return sums, bounds
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", long_but([2, 4], 2))
 def test_sums_and_bytes_are_those_of_pytorch(size):
     g = gradients(size)
     for r, found in zip((1, 2, 4), on_gloo(size, all_of_torch, size)[0]):

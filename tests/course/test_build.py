@@ -25,6 +25,7 @@ from refgf.course.lesson import lesson_files
 from refgf.course.platforms import PLATFORMS
 from refgf.oracle.grade import marking
 from refgf.oracle.grade.report import totals
+from tests.support.sizes import long_but
 
 SEED = 918273645
 LESSON = lesson_files("01")
@@ -199,7 +200,7 @@ def require_classroom50(data):
         assert data[key] == sum(test[key] for test in data["tests"])
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("platform", long_but(PLATFORMS, "plain"))
 def test_marks_outside_the_project(built_without_ranks, tmp_path, platform):
     """Answers get all points, the starter few, by the refgf of the bundle; twice the same.
 
@@ -219,6 +220,7 @@ def test_marks_outside_the_project(built_without_ranks, tmp_path, platform):
     assert found["again"] == found["starter"]
 
 
+@pytest.mark.long
 def test_the_bundle_is_the_smallest(built, tmp_path):
     """It has exactly the files of refgf that marking loads, in the judge or behind its wall."""
     marked_file = LESSON.answers.read_text()
@@ -228,6 +230,7 @@ def test_the_bundle_is_the_smallest(built, tmp_path):
     assert has == set(loaded) | walled
 
 
+@pytest.mark.long
 def test_gradescope_runs_the_script_of_the_zip(built, tmp_path):
     source = unpacked(built["gradescope"], tmp_path / "source")
     (tmp_path / "submission").mkdir()
@@ -278,6 +281,7 @@ def test_the_starter_has_no_answers_and_no_seed(built, platform):
     assert b"lesson_01" not in data and b"definitions import" not in data
 
 
+@pytest.mark.long
 def test_an_attack_costs_its_exercise(built, tmp_path):
     attack = (
         "\ndef ring_cost(*a):\n    import os; os._exit(0)\ndef ring_seconds(*a):\n    while 1: 0\n"
@@ -357,7 +361,7 @@ ODD_NAMES = {  # as the system has them: in marks.csv
 }
 
 
-@pytest.mark.parametrize("language", ["C.UTF-8", "C"])
+@pytest.mark.parametrize("language", long_but(["C.UTF-8", "C"], "C"))
 def test_a_class_with_odd_names(built, tmp_path, language):
     """One student's name stops nobody's marks."""
     source, group = unpacked(built["plain"], tmp_path / "source"), os.fsencode(tmp_path / "class")
@@ -382,7 +386,7 @@ def test_a_class_with_odd_names(built, tmp_path, language):
     assert len(list((tmp_path / "marks").glob("*.txt"))) == len(rows) - 1
 
 
-@pytest.mark.parametrize("lesson", marking.lessons())
+@pytest.mark.parametrize("lesson", long_but(marking.lessons(), "03"))
 def test_every_lesson(lesson, tmp_path):
     """The build checks that the answers get all points with its seed."""
     folder = build(lesson, "classroom50", None, str(tmp_path / "lesson"))
@@ -395,7 +399,7 @@ def test_every_lesson(lesson, tmp_path):
     assert str(seed) in page and 10**8 <= seed < 10**9
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("platform", long_but(PLATFORMS, "otter"))
 def test_a_build_takes_no_network(platform, tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError("no network here")
@@ -405,6 +409,7 @@ def test_a_build_takes_no_network(platform, tmp_path, monkeypatch):
     build("02", platform, SEED, str(tmp_path / "lesson"))
 
 
+@pytest.mark.long
 def test_only_an_own_folder_is_replaced(tmp_path, capsys):
     def run(folder):
         return main(["build", "03", "--for", "plain", "--seed", "1", "--output", str(folder)])
@@ -422,6 +427,7 @@ def test_only_an_own_folder_is_replaced(tmp_path, capsys):
     assert (own / "starter" / "03.py").read_bytes() == lesson_files("03").starter.read_bytes()
 
 
+@pytest.mark.long
 def test_a_second_build_keeps_the_seed(tmp_path, capsys):
     """Marks that were given with it can be repeated. --seed replaces it."""
 

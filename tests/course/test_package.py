@@ -90,6 +90,7 @@ def test_the_readme_of_one_lesson_names_what_is_there(tmp_path, lesson):
     assert "This archive has lesson " in (folder / "lessons" / "README.md").read_text()
 
 
+@pytest.mark.long
 def test_the_starter_names_the_archive_beside_it(tmp_path):
     build("06", "plain", 1, str(tmp_path / "private"), private=True)
     build("06", "plain", 1, str(tmp_path / "public"))

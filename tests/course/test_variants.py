@@ -138,6 +138,7 @@ def test_a_published_file_says_nothing_of_variants(tmp_path):
     assert not any("its first lines" in p.sentence for m in grade(starter, "3") for p in m.parts)
 
 
+@pytest.mark.long
 def test_a_package_of_a_variant(tmp_path, capsys, monkeypatch):
     name = "03v7"
     arguments = ["build", "03", "--variant", "7", "--for", "plain", "--output", str(tmp_path)]

@@ -16,6 +16,7 @@ from refgf.nn.alexnet import AlexNet
 from refgf.papers.signsgd.signsgd import SignSGD
 from refgf.training.data import batches
 from tests.support.compressor_cases import on, power_sgd
+from tests.support.sizes import long_but
 from tests.support.stacks import new_flow
 from tests.support.tiny import BATCH, Prescribed, samples
 
@@ -129,7 +130,7 @@ def test_resumed_is_uninterrupted(tmp_path, compressor, parts):
     assert threads.run(2, body, True) == threads.run(2, body, False)
 
 
-@pytest.mark.parametrize("name", ["SignSGD", "PowerSGD"])
+@pytest.mark.parametrize("name", long_but(["SignSGD", "PowerSGD"], "SignSGD"))
 def test_it_learns_digits(name):
     """Two epochs of a small AlexNet: the loss falls to less than half."""
 

@@ -23,6 +23,7 @@ from tests.gpu.usable import why_no_gpu
 from tests.support.fake_cuda_c import needs_a_compiler
 from tests.support.fake_cupy import installed
 from tests.support.jobs import MARK, clean_environment, mpiexec, needs_mpiexec, processes, wait_for
+from tests.support.sizes import long_but
 
 # not `import run`: tests/speed has a run.py too
 spec = importlib.util.spec_from_file_location("gpu_run", Path(__file__).with_name("run.py"))
@@ -277,9 +278,12 @@ def test_networks_and_precisions_are_those_of_the_benchmark():
     assert set(CASES) == set(parts.NETWORKS) and set(PRECISIONS) == set(parts.PRECISIONS)
 
 
+REAL_PARTS = "doctor", "lesson 01", "the ring's bits on 2 ranks"
+
+
 @needs_mpiexec
 @needs_a_compiler
-@pytest.mark.parametrize("name", ["doctor", "lesson 01", "the ring's bits on 2 ranks"])
+@pytest.mark.parametrize("name", long_but(REAL_PARTS, "doctor"))
 def test_a_real_part_on_the_stand_in(checked, monkeypatch, name):
     """The command starts, finds CuPy and runs to its end."""
     shims = str(AS_CUPY)

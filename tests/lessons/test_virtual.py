@@ -10,6 +10,7 @@ from kit import virtual
 from refgf.exchange.momentum_correction import CSCSettings
 from refgf.exchange.precision import LossScale
 from refgf.machine import threads
+from tests.support.sizes import long_but
 
 OPTIONS = {"link": None, "like": "v100-56gbit", "quick": True, "full": False}
 
@@ -19,6 +20,7 @@ def on_ranks(function, size: int = 2) -> list:
     return threads.run(size, lambda comm: function(kit.Run(comm, options)))
 
 
+@pytest.mark.long
 def test_stacks_share_pools_but_neither_pace_nor_loss_scale():
     def shared(run):
         model = virtual.model(run, "alexnet")
@@ -35,7 +37,7 @@ def test_stacks_share_pools_but_neither_pace_nor_loss_scale():
     assert all(on_ranks(shared))
 
 
-@pytest.mark.parametrize("warmup", [0, 1])
+@pytest.mark.parametrize("warmup", long_but([0, 1], 1))
 def test_timed_steps_and_those_before(warmup):
     """CSC's first step is dense, so there is one more before the timed ones."""
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sizes import long_but
+
 ROOT = Path(__file__).resolve().parents[2]
 SUM_IN_RANK_ORDER = """
 def ring_allreduce(xs, wire=None):
@@ -124,7 +126,7 @@ def test_wrong_options(project, arguments, said):
     assert code == 4 and said in printed and "Traceback" not in printed, printed
 
 
-@pytest.mark.parametrize("folder", [".", "lessons"])
+@pytest.mark.parametrize("folder", long_but([".", "lessons"], "."))
 @pytest.mark.parametrize("typed", [[], ["tests/test_ops.py"]])
 def test_in_the_checkout_its_own_tests_are_left_out_unless_typed(tmp_path, folder, typed):
     (tmp_path / "mine.py").write_text(SUM_IN_RANK_ORDER)

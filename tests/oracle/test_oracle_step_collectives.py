@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+from tests.support.sizes import long_but
+
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
 from refgf.oracle.step.collectives import CollectiveCall, difference, read_calls
@@ -104,7 +106,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("what", RIGHT)
+@pytest.mark.parametrize("what", long_but(RIGHT, "groups of their own"))
 def test_right_calls_are_no_difference(what, tmp_path):
     with Ranks(2) as running:
         assert judge(subject(tmp_path, RIGHT[what]), running).right

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sizes import long_but
+
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
 from refgf.oracle.__main__ import main
@@ -54,7 +56,7 @@ KILLED = {
 }
 
 
-@pytest.mark.parametrize("who", KILLED)
+@pytest.mark.parametrize("who", long_but(KILLED, next(iter(KILLED))))
 def test_a_process_that_ends_has_a_signal_or_an_exit_code(who, tmp_path):
     place, call, said = KILLED[who]
     train = f"    if {who}:\n        {call}\n" + RIGHT

@@ -122,6 +122,7 @@ def test_undiagnosed_failures_leave_all_statements_in_question(tmp_path, capsys)
     assert "violates one of L1, L2" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_an_undiagnosed_failure_is_put_to_what_others_show():
     """Not cleared, and another mistake in skipped steps: nothing known looks like both."""
 

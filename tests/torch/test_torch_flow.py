@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from tests.support.sizes import long_but
+
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
@@ -157,7 +159,7 @@ EXACT = {
 }
 
 
-@pytest.mark.parametrize("size", [1, 2, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.parametrize("size", long_but([1, 2, 4], 2))
 def test_weights_choices_and_verdicts_are_as_defined(size):
     names = [name for name, case in EXACT.items() if all(r < size for _, r in case.bad)]
     found = on_gloo(size, trained, [EXACT[name] for name in names])
