@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     add("--between", nargs=2, metavar=("LATENCY", "RATE"), help=between)
     add("--batch", type=int, help="samples a rank and step of a network (default: the machine's)")
     add("--rate", type=float, help="samples/s of a rank without exchange (default: the machine's)")
-    which = "the step of a trace, as 3 or ProfilerStep#3 (default: the last with a backward)"
+    which = "the step of a trace, as 3 or ProfilerStep#3 (default: that of median length)"
     add("--step", type=step_number, help=which)
     overlap = "speed of backward during a call, 0 to 1; 1: not slowed. Two numbers: a range "
     overlap += f"(default: {LEAST_OVERLAP:g} to 1)"

@@ -27,7 +27,7 @@ def read_model(
                 "trace of each rank; next: --model rank0.json rank1.json"
             )
         refuse_unused(text[0], {"--batch": batch, "--rate": rate}, "has its own times")
-        return ddp.together([read_file(path, step) for path in text])
+        return ddp.together([read_file(path, step, last=True) for path in text])
     text = text[0] if isinstance(text, list) else text
     name = None if Path(text).is_file() else step_times.workload_name(text)
     if name is None:
@@ -60,7 +60,8 @@ def refuse_unused(text: str, options: dict[str, float | None], why: str) -> None
         )
 
 
-def read_file(path: str, step: int | None) -> StepTimes:
+def read_file(path: str, step: int | None, last: bool = False) -> StepTimes:
+    """last: the last step of a trace, not that of median length: ranks have to take one step."""
     if not Path(path).exists() and not Path(path).suffix:
         names = ", ".join(step_times.plain(name) for name in step_times.NETWORKS)
         raise ValueError(
@@ -75,6 +76,6 @@ def read_file(path: str, step: int | None) -> StepTimes:
     if isinstance(data, list) and data and isinstance(data[0], dict) and "ph" in data[0]:
         data = {"traceEvents": data}  # torch 1.8
     if isinstance(data, dict) and "traceEvents" in data:
-        return profile.from_trace(data, path, step)
+        return profile.from_trace(data, path, step, last)
     refuse_unused(path, {"--step": step}, "is no trace with steps")
     return sizes.from_json(data, path)

@@ -18,8 +18,9 @@ Times in the file are microseconds (Kineto's `ts` and `dur`). If gradients accum
 backward passes of a step, those of the last one are taken: they are sent.
 
 All of a ProfilerStep counts, waiting for data too. What of it runs nothing is printed. On a GPU the
-step ends with its last kernel, if that is later than the mark. With active=3 or more the interval
-of pace holds all steps of the trace but the first, which may hold start-up.
+step ends with its last kernel, if that is later than the mark. With active=3 or more the step of
+median length is taken, and the interval of pace holds all others but the first, which may hold
+start-up. On a CPU the profiler's own cost counts as computing: the interval reaches down by it.
 
 Of a step of DistributedDataParallel the exchange is taken out (ddp.py), with a warning. Traces of
 several ranks of a job, --model rank*.json, count as one step: a sum waits for the last rank. In a
@@ -43,33 +44,98 @@ from refgf.plan.step_times import StepTimes
 from refgf.plan.trace import BY_OPTIMIZER, READY, STEP, Events, ProfiledEvent, Trace
 
 US = 1e-6
-HALVES = ("c10::BFloat16", "c10::Half")
+OTHERS = ("c10::BFloat16", "c10::Half", "double")  # types that have not 4 bytes
+UNEQUAL = 1.2  # times the shortest step of a trace: a stall, not scatter (chosen)
+EVENT_US = 1.7  # at most, of the profiler itself, on a CPU (measured: 0.9 to 1.7, docs/predict.md)
+LEAST_PACE = 0.2  # of a step, without the profiler's cost (chosen)
 QUEUED_US = 100.0  # a kernel that begins later after its launch waited for the one before (chosen)
 Launched = list[tuple[float, ProfiledEvent]]  # (end of the launch, kernel)
 
 
-def from_trace(data: dict[str, Any], path: str, step: int | None = None) -> StepTimes:
-    """The step with this number, or the last one in the trace."""
+def from_trace(
+    data: dict[str, Any], path: str, step: int | None = None, last: bool = False
+) -> StepTimes:
+    """The step with this number; without one that of median length, or the last in the trace."""
     trace = Trace.read(data["traceEvents"], path)
-    found, others, seconds = one_step(trace, step), all_steps(trace), []
+    found, others = one_step(trace, step), all_steps(trace)
+    first = trace["marks"][0].name if trace["marks"] else ""
+    sent = [elements for _, elements in found.ready]
+    alike = [
+        other
+        for name, other in others.items()
+        if name != first and [elements for _, elements in other.ready] == sent
+    ]
+    alike.sort(key=lambda each: each.compute_s)
+    if step is None and not last and len(alike) > 1:
+        found = alike[(len(alike) - 1) // 2]
     doubts = (
         *cut_short(found, others),
         *first_step(trace, found),
+        *micro_batches(trace, others),
+        *unseen_gpu(trace, data),
         *sizes.long_or_short(found.compute_s, "microseconds"),
     )
-    found = replace(found, notes=(*found.notes, *doubts))
-    first = trace["marks"][0].name if trace["marks"] else ""
-    for name, other in others.items():
-        if name != first and [n for _, n in other.ready] == [n for _, n in found.ready]:
-            seconds.append(other.compute_s)
-    if len(seconds) < 2:
-        return replace(found, notes=(*found.notes, *another(first, found, others)))
-    least, most = min(seconds), max(seconds)
-    said = f"{len(seconds)} complete steps after the first in the trace, {1e3 * least:.1f} to "
-    said += f"{1e3 * most:.1f} ms: the interval of pace holds them."
+    said = scattered(found, alike) if len(alike) > 1 else another(first, found, others)
+    (low, high), notes = found.scatter, (*found.notes, *doubts, *said)
+    if len(alike) > 1:
+        low = min(low, alike[0].compute_s / found.compute_s)
+        high = max(high, alike[-1].compute_s / found.compute_s)
+    return own_cost(trace, replace(found, scatter=(low, high), notes=notes))
+
+
+def scattered(found: StepTimes, alike: list[StepTimes]) -> tuple[str, ...]:
+    """What the other steps took, of which the interval of pace knows the lengths only."""
+    least, most = alike[0].compute_s, alike[-1].compute_s
+    said = f"{len(alike)} complete steps after the first in the trace, {1e3 * least:.1f} to "
+    said += f"{1e3 * most:.1f} ms: the interval of pace holds "
+    if most <= UNEQUAL * least:
+        return (said + "them.",)
+    own = found.name.rpartition(", ")[2]
+    said += f"their lengths, as multiples of {own}, but not a stall in one part of a step. Profile "
+    return (f"WARNING: {said}more steps, and leave out what stalls.",)
+
+
+def micro_batches(trace: Trace, others: dict[str, StepTimes]) -> tuple[str, ...]:
+    """A warning where the optimiser steps in some of the marked steps only."""
+    marks = [mark for mark in trace["marks"] if mark.name in others]
+    without = [mark for mark in marks if not any(map(mark.begins, trace["optimizers"]))]
+    if not without or len(without) == len(marks):
+        return ()
+    said = f"WARNING: {len(without)} of {len(marks)} steps with a backward have no Optimizer.step. "
+    said += "Are they micro-batches? Then a step is several of them, and too short here: call "
+    return (said + "profiler.step() after Optimizer.step only. (--sharded: --accumulate N, too.)",)
+
+
+def unseen_gpu(trace: Trace, data: dict[str, Any]) -> tuple[str, ...]:
+    """A warning where a GPU may have computed the step, and the trace has none of its kernels."""
+    signs = [each.name for each in trace["launches"] if "Launch" in each.name]
+    if data.get("deviceProperties"):  # Kineto lists the GPUs of the machine, whatever is profiled
+        signs.append("a GPU in deviceProperties")
+    if trace["kernels"] or not signs:
+        return ()
+    said = (
+        f"WARNING: {signs[-1][:40]}, but no kernel in the trace. If a GPU computed the step, its "
+    )
+    said += "times are those of launches, and wrong: profile with activities=[CPU, CUDA]."
+    return (said,)
+
+
+def own_cost(trace: Trace, found: StepTimes) -> StepTimes:
+    """The step with an interval of pace that reaches down to a step without the profiler's cost.
+
+    On a GPU kernels are timed by the GPU itself.
+    """
+    mark = next((m for m in trace["marks"] if found.name.endswith(f", {m.name}")), None)
+    count = sum(map(mark.begins, trace["events"])) if mark else len(trace["events"])
+    share = max(LEAST_PACE, 1 - EVENT_US * US * count / found.compute_s)
+    if trace["kernels"] or share >= PACE[True][0]:
+        return found
     low, high = found.scatter
-    scatter = min(low, least / found.compute_s), max(high, most / found.compute_s)
-    return replace(found, scatter=scatter, notes=(*found.notes, said))
+    said = f"WARNING: the profiler's own cost counts as computing: {count:,} events in the step, "
+    said += f"up to {EVENT_US:g} us each. Without it a step may take {share:.2f} times as long: "
+    said += "the interval of pace holds that. Time steps without the profiler (and without "
+    said += "with_stack), and pass a list of gradients whose times are scaled to theirs."
+    return replace(found, scatter=(share * low, high), notes=(*found.notes, said))
 
 
 def all_steps(trace: Trace) -> dict[str, StepTimes]:
@@ -130,7 +196,7 @@ def one_step(trace: Trace, number: int | None) -> StepTimes:
         refuse(trace.path, got, "a step that computes", "--step N, another one")
     elements = sum(elements for _, elements in ready)
     exchange = ddp.notes(step, alone, elements, over - began)
-    notes = (*waiting(trace, began, over, mark.name), *exchange, *notes, *half_notes(grads))
+    notes = (*waiting(trace, began, over, mark.name), *exchange, *notes, *type_notes(grads))
     low, high = alone.scatter(alone(over) - began)
     if cut_us:
         said = f"WARNING: {1e3 * US * cut_us:.1f} ms before its first kernel are left out, because "
@@ -175,7 +241,7 @@ def gradients(trace: Trace, step: Trace, mark: ProfiledEvent) -> tuple[Events, t
     updated = min((optimizer.end for optimizer in step["optimizers"]), default=mark.end)
     if late := [grad for grad in grads if grad.start > updated]:
         got = f"two steps overlapping in {mark.name}: {len(late)} gradients after its optimiser's"
-        again = "call profiler.step() after each step"
+        again = "call profiler.step() after each step; of a GAN, trace each network's own"
         refuse(trace.path, f"{got} step", "one backward, then the optimiser", again)
     ddp.require_data_parallel(step, mark.name)
     if any(grad.shape is None for grad in grads):
@@ -210,8 +276,16 @@ def last_pass(grads: Events, step: Trace) -> tuple[Events, tuple[str, ...]]:
     sent = [[prod(grad.shape) for grad in each] for each in passes]
     if len(passes) == 1 or any(each != sent[0] for each in sent):
         return grads, ()
-    said = f"{len(passes)} backward passes in the step: gradients accumulate, the last sends them."
-    return passes[-1], (said,)
+    said = f"{len(passes)} backward passes in the step"
+    between = passes[0][0].start, passes[-1][0].start
+    apart = [e for e in step["events"] if e.name.startswith("Optimizer.zero_grad#")]
+    apart = [e for e in apart if between[0] < e.start < between[1]]
+    if apart:
+        said = (
+            f"WARNING: {said}, and zero_grad between them, as in LBFGS or SAM. If each sends its "
+        )
+        return passes[-1], (said + "gradients, their exchange is too short here.",)
+    return passes[-1], (f"{said}: gradients accumulate, the last sends them.",)
 
 
 def forward_starts(step: Trace) -> list[float]:
@@ -311,6 +385,6 @@ def first_step(trace: Trace, found: StepTimes) -> tuple[str, ...]:
     return ()
 
 
-def half_notes(grads: Events) -> tuple[str, ...]:
+def type_notes(grads: Events) -> tuple[str, ...]:
     types = "".join(str(grad.args.get("Input type")) for grad in grads)
-    return sizes.wire_notes("trace", [each for each in HALVES if each in types])
+    return sizes.wire_notes("trace", [each for each in OTHERS if each in types])

@@ -155,13 +155,20 @@ def dtype_of(row: dict[str, Any], where: str) -> str:
 
 def wire_notes(what: str, kinds: list[str]) -> tuple[str, ...]:
     """Gradients of 2 or 8 bytes: the formulas send 4 but in the rows that halve them."""
-    if not kinds:
-        return ()
-    return (
-        f"The {what} has gradients of {' and '.join(kinds)}. All rows but half, CSC and "
-        "hierarchy16 are for float32 on the wire: if gradients of 2 bytes are sent as they are, "
-        "see half.",
-    )
+    wide = [kind for kind in kinds if ITEMSIZE.get(kind) == 2 * FLOAT32]
+    kinds = [kind for kind in kinds if kind not in wide]
+    found = []
+    if wide:
+        said = f"WARNING: the {what} has gradients of {' and '.join(wide)}, 8 bytes each, and "
+        said += "every row counts 4 or fewer: their exchange takes up to twice as long. Send float32, or pass a "
+        found.append(said + "list that has twice the elements.")
+    if kinds:
+        found.append(
+            f"The {what} has gradients of {' and '.join(kinds)}. All rows but half, CSC and "
+            "hierarchy16 are for float32 on the wire: if gradients of 2 bytes are sent as they "
+            "are, see half."
+        )
+    return tuple(found)
 
 
 def long_or_short(step_s: float, unit: str) -> tuple[str, ...]:

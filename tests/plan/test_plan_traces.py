@@ -14,7 +14,17 @@ from refgf.plan.fabric import Fabric
 from refgf.plan.inputs import read_file
 from refgf.plan.question import PACE, Question, ranges
 from refgf.predict.cost import Link
-from tests.support.trace_cases import OLD, STEP, TRACES, ddp_step, gpu_steps, gradient, steps
+from tests.support.trace_cases import (
+    OLD,
+    READY,
+    STEP,
+    TRACES,
+    ddp_step,
+    event,
+    gpu_steps,
+    gradient,
+    steps,
+)
 
 GPU = ["a busy GPU", "a GPU 30 ms behind", "copies overtake"]
 # name: milliseconds at which gradients are ready, their elements, milliseconds of the step
@@ -255,3 +265,63 @@ def test_what_is_left_out_before_the_first_kernel_is_said_and_held():
     assert low_s <= whole_s <= 1.001 * high_s
     assert "before its first kernel are left out" in " ".join(found.notes)
     assert "are left out" not in " ".join(read(gpu_steps(40, 3)).notes)
+
+
+def warnings(events, step=None, **about):
+    found = profile.from_trace({"traceEvents": events, **about}, "trace.json", step)
+    return " ".join(note for note in found.notes if note.startswith("WARNING"))
+
+
+def test_gradients_of_float64_are_warned_of():
+    wide = event(READY, 1600, 10, **{"Input Dims": [[4]], "Input type": ["double"]})
+    assert "gradients of double, 8 bytes each" in warnings([*STEP, wide])
+    assert "8 bytes" not in warnings(STEP)
+
+
+def test_steps_that_are_micro_batches_are_warned_of():
+    whole = steps(1.0, 1.0, 1.0, 1.0)
+    optimisers = [each for each in whole if each["name"].startswith("Optimizer")]
+    every_second = [each for each in whole if each not in optimisers[::2]]
+    assert "2 of 4 steps with a backward have no Optimizer.step" in warnings(every_second)
+    assert "no Optimizer.step" not in warnings(whole)
+    assert "no Optimizer.step" not in warnings([e for e in whole if e not in optimisers])
+
+
+def test_a_gpu_without_its_kernels_is_warned_of():
+    """Only launches, or only Kineto's list of the machine's GPUs; a CPU alone lists none."""
+    launched = [each for each in gpu_steps() if each["cat"] != "kernel"]
+    assert "cudaLaunchKernel, but no kernel" in warnings(launched)
+    assert "but no kernel" in warnings(STEP, deviceProperties=[{"id": 0}])
+    assert "no kernel" not in warnings(STEP, deviceProperties=[]) + warnings(gpu_steps())
+
+
+def test_the_step_of_median_length_is_taken_and_a_stall_is_warned_of(tmp_path):
+    """The last one stalls. Of several ranks' traces the last one is taken: one step of all."""
+    stalled = steps(9.0, 1.0, 1.1, 1.05, 3.0)
+    found, path = read(stalled), tmp_path / "trace.json"
+    assert found.name.endswith("ProfilerStep#5") and found.compute_s == pytest.approx(1050e-6)
+    assert found.scatter == (pytest.approx(1 / 1.05), pytest.approx(3 / 1.05))
+    assert "but not a stall in one part" in warnings(stalled)
+    assert "the interval of pace holds them." in " ".join(read(steps(9.0, 1.0, 1.1)).notes)
+    assert "stall" not in warnings(steps(9.0, 1.0, 1.1))
+    path.write_text(json.dumps({"traceEvents": stalled}))
+    assert read_file(str(path), None, last=True).name.endswith("ProfilerStep#6")
+
+
+def test_the_pace_reaches_down_to_a_step_without_the_profilers_cost():
+    """200 operators and 4 other events in 1000 us on a CPU; kernels have times of their own."""
+    many = [event("aten::add", 10 + at, 1) for at in range(200)]
+    found = read(steps(1.0) + many)
+    assert found.scatter == (pytest.approx(1 - 204 * profile.EVENT_US / 1000), 1.0)
+    assert "204 events in the step" in warnings(steps(1.0) + many)
+    assert "own cost" not in warnings(steps(1.0))
+    inside = [each | {"ts": 1e6 + each["ts"]} for each in many]
+    assert "own cost" not in warnings(gpu_steps() + inside, 2)
+    assert read(steps(1.0) + 9 * many).scatter[0] == profile.LEAST_PACE
+
+
+def test_zero_grad_between_two_backward_passes_is_warned_of():
+    passes, _ = TRACES["two backward passes"]
+    between = event("Optimizer.zero_grad#LBFGS.zero_grad", 1280, 5, "user_annotation")
+    assert "zero_grad between them" in warnings([*passes, between])
+    assert "zero_grad" not in warnings(passes) + warnings([*passes, between | {"ts": 1010}])
