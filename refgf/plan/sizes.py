@@ -160,8 +160,8 @@ def wire_notes(what: str, kinds: list[str]) -> tuple[str, ...]:
     found = []
     if wide:
         said = f"WARNING: the {what} has gradients of {' and '.join(wide)}, 8 bytes each, and "
-        said += "every row counts 4 or fewer: their exchange takes up to twice as long. Send float32, or pass a "
-        found.append(said + "list that has twice the elements.")
+        said += "every row counts 4 or fewer: their exchange takes up to twice as long. "
+        found.append(said + "Send float32, or pass a list that has twice the elements.")
     if kinds:
         found.append(
             f"The {what} has gradients of {' and '.join(kinds)}. All rows but half, CSC and "
