@@ -3,7 +3,7 @@
     mpiexec -n 8 python lessons/15_performance_model.py
     options: --predict "50 %", -v (all tables), --width 0.25, --image-size 131, --full, --quick, ...
 
-QUESTION    First, measured: how long will a layer take that nobody has run yet, at a batch size
+QUESTION    Measured first: how long will a layer take that nobody has run yet, at a batch size
             that nobody has tried? Second, computed: what will be the bottleneck of a step on a
             cluster that nobody has built?
 IDEA        Barrachina et al. build a step from two parts: the kernels of the layers, and the ring
