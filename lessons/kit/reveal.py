@@ -91,10 +91,10 @@ class Reveal:
 
     def full(self, result: dict, decided: list[Verdict]) -> str:
         """The table, and all verdicts."""
-        told = [
+        lines = [
             textwrap.fill(f"- {verdict}", COLUMNS, subsequent_indent="  ") for verdict in decided
         ]
-        return "\n".join([*self.table(result), "", *told])
+        return "\n".join([*self.table(result), "", *lines])
 
     def table(self, result: dict) -> list[str]:
         """Lines of the table: measured next to predicted."""

@@ -1,7 +1,7 @@
 """The first page: one picture that moves, one question, three doors (static/start.html).
 
 The picture plays a ring allreduce on RANKS ranks as refgf/site/player.py computes it, in CSS alone:
-a message is a bar that travels, and the stripes of an element are the ranks that its sum holds.
+a message is a bar that moves, and the stripes of an element are the ranks that its sum holds.
 """
 
 from refgf.site.frame import page

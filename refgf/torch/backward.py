@@ -4,7 +4,7 @@
     the last      norms of all chunks and a flag -> all_reduce
     _arrived      the verdict; sums -> DDP's buckets, whose futures then have their results
 
-All chunks of a bucket travel together. DDP's futures have results only when the whole step has a
+All chunks of a bucket are sent together. DDP's futures have results only when the whole step has a
 verdict, since a bucket that was sent long ago may still be refused with the others.
 
 Memory is what a step costs on a CPU. Elements read + written, for each parameter, without those of

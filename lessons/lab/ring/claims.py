@@ -77,7 +77,7 @@ def busy_beta(result: dict):
 def naive(result: dict):
     """The sum through rank 0 against the ring, for the longest vector that both sum."""
     points = [p["measured"] for p in curve(result)["points"] if NAIVE in p["measured"]]
-    return points and (points[-1][NAIVE], ">", points[-1][RING], 2.0) or None
+    return (points[-1][NAIVE], ">", points[-1][RING], 2.0) if points else None
 
 
 def missed(result: dict):

@@ -137,9 +137,7 @@ def label_fastest(axis, curve: dict) -> None:
 
 def fastest(nbytes: int, level: list[str], count: int) -> str:
     """fastest at 1 KiB: ring, level at 1 KiB: ring and tree, 3 level at 1 KiB, all level ..."""
+    size, all_or_some = kit.number_of_bytes(nbytes), "all" if len(level) == count else len(level)
     if len(level) > 2:  # their names would not fit
-        return (
-            f"{'all' if len(level) == count else len(level)} level at {kit.number_of_bytes(nbytes)}"
-        )
-    said = "fastest" if len(level) == 1 else "level"
-    return f"{said} at {kit.number_of_bytes(nbytes)}: {' and '.join(level)}"
+        return f"{all_or_some} level at {size}"
+    return f"{'fastest' if len(level) == 1 else 'level'} at {size}: {' and '.join(level)}"
