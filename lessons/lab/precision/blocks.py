@@ -5,9 +5,9 @@
 
 A number is an E4M3: a sign, 4 bits of exponent, 3 of fraction; the largest is 448, the smallest
 2^-9. BLOCK of them share a power of two, so BLOCK numbers take BLOCK + 1 bytes. That is MXFP8 of
-OCP's Microscaling Formats, by the page of ml_dtypes and the code of microsoft/microxcaling; the
-specification was not at hand. Chosen here: the least power of two with which the block's largest
-number fits. microxcaling takes the largest number's own exponent, and cuts off at 448.
+OCP's Microscaling Formats (statement P9 has the sources). Chosen here: the least power of two with
+which the block's largest number fits. OCP's rule takes that number's own power of two, divided by
+256, and cuts off at 448.
 """
 
 import numpy as np

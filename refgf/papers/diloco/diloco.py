@@ -23,8 +23,8 @@ Cost per outer step and rank r: that of `allreduce`, for a ring 2(p-1) messages 
 bytes per step are those of synchronous training divided by H. Memory beyond the model: start and v,
 two arrays (n,); d lies in the gradient pool.
 
-Statements A21 to A23. Source: Douillard et al. 2023 (arXiv 2311.08105) by OpenDiLoCo's code: inner
-AdamW, outer Nesterov momentum, H = 500, and the defaults 0.7 and 0.9. The inner optimiser is the
+Statements A21 to A23. Source: Douillard et al. 2023 (arXiv 2311.08105): inner AdamW, outer Nesterov
+momentum, H = 500. A21 says where the defaults 0.7 and 0.9 are from. The inner optimiser is the
 model's own here. Order of sums and of rounding: ours.
 """
 

@@ -21,10 +21,11 @@ def diloco_outer(
     itself. All ranks take this start as their parameters, and hold the same v. So rate 1 and m = 0
     take the mean of the parameters.
 
-    Source: Douillard et al. 2023 (arXiv 2311.08105), as OpenDiLoCo has it (train_diloco_torch.py of
-    PrimeIntellect-ai/OpenDiloco at 828b643c): start - w averaged over workers, then a step of
-    PyTorch's SGD with rate 0.7, momentum 0.9 and Nesterov's form. The paper's own text was not at
-    hand. The order of sums and of rounding: chosen.
+    Source: Douillard et al. 2023 (arXiv 2311.08105, read in a shortened copy): start - w averaged
+    over workers, Nesterov momentum. Its rate 0.7 and momentum 0.9 stand in DiPaCo, by the same
+    authors (arXiv 2403.10616, 7.1). Nesterov's form is that of PyTorch's SGD, as in OpenDiLoCo
+    (train_diloco_torch.py of PrimeIntellect-ai/OpenDiloco at 828b643c). The order of sums and of
+    rounding: chosen.
 
     ws: p arrays (n,), each rank's parameters; start (n,): those of the outer step before
     -> (start, v)

@@ -41,8 +41,8 @@ def diloco_step(state: dict, gs: Arrays, s: DiLoCoSettings) -> dict:
     a step for which one is asked, all ranks take an outer step (A21), and inner steps are counted
     from 0 again. The inner velocity stays on its rank, also through outer steps.
 
-    Source: Douillard et al. 2023, as A21: OpenDiLoCo has H = 500 and AdamW inside, whose state
-    stays, too. M1, nodes, and asking: chosen.
+    Source: Douillard et al. 2023: H = 500 and AdamW inside; OpenDiLoCo's state of it stays, too.
+    M1, nodes, and asking: chosen.
 
     gs: p arrays -> state
     """

@@ -20,7 +20,7 @@ def diloco_traffic(
     nodes, and a ring in the node where that has more ranks than one. So with H a divisor of T bytes
     are those of synchronous training, divided by H. Start and velocity are not sent.
 
-    Source: Douillard et al. 2023, as A21: one sum each H steps; the ring: chosen.
+    Source: Douillard et al. 2023: one sum each H steps; the ring: chosen.
 
     -> (messages, bytes)
     """

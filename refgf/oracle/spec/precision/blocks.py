@@ -20,11 +20,11 @@ def in_blocks(x: np.ndarray, block: int = 32) -> np.ndarray:
     448, E4M3's largest. A number that is rounded to 2^128 arrives as infinity. A block with an
     infinity or NaN arrives as NaN, all of it.
 
-    Source: MXFP8 of OCP's Microscaling Formats, by the page of ml_dtypes (float8_e4m3fn,
-    float8_e8m0fnu) and the code of microsoft/microxcaling (mx_ops.py at 3b429a84), which has s
-    within these limits and such blocks as NaN; the specification was not at hand. That s is the
-    least that fits: chosen; microxcaling takes the largest number's own power of two, divided by
-    256, and cuts off at 448.
+    Source: MXFP8 of OCP's Microscaling Formats 1.0, by the page of ml_dtypes (float8_e4m3fn,
+    float8_e8m0fnu) and by code: mx_tensor.py of pytorch/ao at b88afaf4, which cites sections 5.4.1
+    (s) and 6.3, and mx_ops.py of microsoft/microxcaling at 3b429a84, which has such blocks as NaN.
+    The specification was not at hand. That s is the least that fits: chosen, as pytorch/ao's RCEIL.
+    Section 6.3 takes the largest number's own power of two, divided by 256, and cuts off at 448.
 
     The values received when x is sent. float32 (n,) -> float32 (n,)
     """
