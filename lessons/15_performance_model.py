@@ -1,44 +1,44 @@
-"""Lesson 15: a performance model - measured kernels predict layers and clusters nobody has run.
+"""Lesson 15: a performance model - measured kernels predict layers that nobody has run.
 
     mpiexec -n 8 python lessons/15_performance_model.py
     options: --predict "50 %", -v (all tables), --width 0.25, --image-size 131, --full, --quick, ...
 
-QUESTION    Measured first: how long will a layer take that nobody has run yet, at a batch size
-            that nobody has tried? Second, computed: what will be the bottleneck of a step on a
-            cluster that nobody has built?
-IDEA        Barrachina et al. build a step from two parts: the kernels of the layers, and the ring
-            between the ranks. The ring has a formula. A kernel has a roofline, its two physical
-            limits: it computes no faster than the peak, and reads and writes no faster than memory.
-            With the roofs of a data sheet that is a bound. To *predict* times, the lesson fits both
-            roofs to measured kernels: then about half of these are faster than the roofline.
-            Or small multi-layer perceptrons learn from measured kernels how fast each shape is
-            computed. `kernel_s` and `step_s` below, for real in refgf/papers/barrachina/roofline.py
-            and kernels.py (drawing: lessons/drawings/15.svg).
-            The roof that a kernel meets is its limit. The bottleneck of a step is the resource that
-            takes the largest share of its time: flops or memory, with all kernels that they limit,
-            or the network, with the exchange that is not hidden.
+QUESTION    How long will a layer take that nobody has run yet, at a batch size that nobody has
+            tried?
+IDEA        A kernel has a roofline, its two physical limits: it computes no faster than the peak,
+            and reads and writes no faster than memory. With the roofs of a data sheet that is a
+            bound. To *predict* times, the lesson fits both roofs to measured kernels: then about
+            half of these are faster than the roofline. Or small multi-layer perceptrons learn from
+            measured kernels how fast each shape is computed. `kernel_s` below, for real in
+            refgf/papers/barrachina/roofline.py and kernels.py (drawing: lessons/drawings/15.svg).
 
                 flop/s     peak F ________________    convolution: each weight is used often
                                 /
                               /  <- slope: bandwidth W      fully connected, update: each weight
                             /___________ flops a byte       is used once an image, or once a step
 
-PREDICTION  A node has the peak F flop/s and the memory bandwidth W. There are p ranks, n elements
-            in a layer, and links with alpha and beta:
+PREDICTION  A node has the peak F flop/s and the memory bandwidth W:
 
                 kernel    max(flops / F, bytes / W)
                           or flops / exp(perceptron(logarithms of sizes, flops, bytes))
-                ring      2(p-1) (alpha + 4n/p beta), concurrent with the rest of backward
-                step      max(end of the kernels, end of the last ring)
 
 Before you run it, write down: by what percentage will the roofline miss a kernel (median)? And the
-perceptrons? For the second question: how fast must the links of 64 V100s be, so that the network is
-not the bottleneck of ResNet-50 with 64 images a GPU?
+perceptrons? Rank 0 measures kernels while the others sleep. After this lesson you can tell a bound
+from a fitted model, and judge a model by kernels that it has not seen.
 
-This is weak scaling: each rank brings its own batch. Rank 0 measures kernels while the others
-sleep. Then 2, 4 and 8 ranks take real steps, which kernels and ring together have predicted. After
-this lesson you can tell a bound from a fitted model, judge a model where it is used, and tell the
-limit of a kernel from the bottleneck of a step.
+APPENDIX    From layers to steps, as Barrachina et al. build them: kernels, and a formula for the
+            rings. Measured: steps of 2, 4 and 8 ranks whose rings follow backward. Computed, with
+            `step_s` below: the bottleneck of a step on a cluster that nobody has built. It is the
+            resource that takes the largest share of the step's time: flops or memory, with all
+            kernels that they limit, or the network, with the exchange that is not hidden. There are
+            p ranks, each with a batch of its own (weak scaling), n elements in a layer, and links
+            with alpha and beta:
+
+                ring      2(p-1) (alpha + 4n/p beta)
+                step      max(end of the kernels, end of the last ring), rings next to backward
+
+            How fast must the links of 64 V100s be, so that the network is not the bottleneck of
+            ResNet-50 with 64 images a GPU?
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/15_performance_model.py)
     1. From which batch size on do flops, not memory, limit AlexNet's fc6 on a V100? Derive it, then
@@ -64,6 +64,7 @@ from lab.performance import layer_limits, oracle, picture
 from lab.performance.bottleneck_study import V100
 from lab.performance.claims import REVEAL
 from refgf.papers.barrachina.kernels import KernelShape
+from refgf.papers.barrachina.roofline import layer_times
 
 # ---- the idea ----
 
@@ -90,7 +91,7 @@ def step_s(forward_s, backward_s, elements, p: int, link: tuple) -> tuple[float,
     return total_s, compute_s / total_s if total_s > 0 else 1.0
 
 
-# ---- one kernel ----
+# ---- one kernel, and one step ----
 
 
 def show_kernel(run: kit.Run) -> None:
@@ -106,18 +107,33 @@ def show_kernel(run: kit.Run) -> None:
     run.say(f"    on a V100 at least {kit.seconds(least_s)}, limited by {limit}")
 
 
+def show_step(run: kit.Run) -> None:
+    """A step of 64 V100s by their rooflines, a ring for each layer."""
+    base, workload = bottleneck_study.BASE, bottleneck_study.NETWORKS["ResNet-50"]()
+    times = layer_times(workload, base["batch"], V100)
+    elements = np.array([layer.parameters for layer in workload.layers])
+    passes = (
+        np.array([getattr(t, f"{each}_s") for t in times]) for each in ("forward", "backward")
+    )
+    link = bottleneck_study.ALPHA_S, 1 / base["link"]
+    total_s, efficiency = step_s(*passes, elements, base["ranks"], link)
+    run.section(f"Appendix: a step of {base['ranks']} V100s, composed (PREDICTED)")
+    run.say(f"{workload.name}, {base['batch']} images each, 56 Gbit/s, a ring for each layer:")
+    run.say(f"    {kit.seconds(total_s)}, scaling efficiency {efficiency:.0%}")
+
+
 # ---- the lesson ----
 
 
 def measure(run: kit.Run) -> Iterator[dict]:
     found, layers = run.on_rank_0(lambda: models(run)) or ({}, None)
     yield found
-    yield {"composed": composed_steps.measure(run, layers, step_s)}
+    yield {"composed": composed_steps.measure(run, layers)}
     yield run.on_rank_0(lambda: bottlenecks(run)) or {}
 
 
 def models(run: kit.Run) -> tuple[dict, dict]:
-    """The first question: measured and predicted kernels, and the layers of a step, on rank 0."""
+    """The question: measured and predicted kernels, and the layers of a step, on rank 0."""
     network, held_out = held_out_steps.network_of(run)
     oracle.check(run, network)
     show_kernel(run)
@@ -130,8 +146,10 @@ def models(run: kit.Run) -> tuple[dict, dict]:
 
 
 def bottlenecks(run: kit.Run) -> dict:
-    """The second question: what limits each kernel, and the bottleneck of a step, on rank 0."""
-    return {"layers": layer_limits.find(run)} | bottleneck_study.study(run)
+    """The computed part of the appendix: limits of layers, the bottleneck of a step, on rank 0."""
+    layers = layer_limits.find(run)
+    show_step(run)
+    return {"layers": layers} | bottleneck_study.study(run)
 
 
 if __name__ == "__main__":

@@ -148,8 +148,8 @@ def test_the_roofline_of_a_gpu_has_a_core_beside_it(cupy, device):
     (found,) = threads.run(1, body)
     assert list(found["nodes"]) == ["this GPU"] * (device == "gpu") + ["this machine", "V100"]
     figure, (axis,) = axes.frame("", 1, 1)
-    picture.draw_limits(axis, found)
-    assert len(axis.lines) == len(found["nodes"]) * (1 + len(found["points"]))
+    picture.draw_limits(axis, found["nodes"])
+    assert len(axis.lines) == len(found["nodes"]) * (1 + len(picture.DRAWN))
     plt.close(figure)
 
 

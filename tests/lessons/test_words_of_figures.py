@@ -132,10 +132,13 @@ def test_there_is_one_bottleneck_in_row_map_and_sweep():
 
 def test_composed_steps_name_the_largest_error_of_both_models():
     step = {"median_s": 1.0}
-    predicted = {"roofline": {"how": 0.8}, "perceptrons": {"how": 1.3}}
-    rows = [{"measured_s": {"how": step}, "predicted_s": predicted}]
-    said = composed_picture.largest_errors(rows, "how")
-    assert said == "largest errors: roofline 20%, perceptrons 30%"
+    how = composed_picture.BLOCKING
+    rows = [
+        {"measured_s": {how: step}, "predicted_s": {"roofline": {how: a}, "perceptrons": {how: b}}}
+        for a, b in ((0.8, 1.3), (1.1, 0.9))
+    ]
+    said = composed_picture.largest_errors(rows)
+    assert said == "Predictions at worst: roofline 20% too short, perceptrons 30% too long"
 
 
 def spread(low_s: float, median_s: float, high_s: float) -> dict:

@@ -1,4 +1,4 @@
-"""Lesson 15's second question: the bottleneck of a training step on a predicted cluster.
+"""Lesson 15's appendix, computed: the bottleneck of a training step on a predicted cluster.
 
 It is the resource that takes the largest share of the step: roofline.Point.bottleneck.
 """
@@ -32,7 +32,7 @@ def point(workload, **changes) -> roofline.Point:
 
 def study(run: kit.Run) -> dict:
     """Scale each resource from 1/16 to 16 times; then map bottlenecks over batch and link rate."""
-    run.section("Second question: the bottleneck of a step on a cluster (PREDICTED)")
+    run.section("Appendix: the bottleneck of a step on a cluster (PREDICTED)")
     run.say(f"{BASE['ranks']} V100s, {BASE['batch']} images each, 56 Gbit/s, {SYSTEM.name}, 4 MiB")
     sweeps = {name: sweep(run, name, make()) for name, make in NETWORKS.items()}
     run.say("images/s, and the bottleneck (the largest share of the step),")

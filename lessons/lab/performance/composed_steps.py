@@ -1,12 +1,13 @@
 """Lesson 15: steps of 2, 4 and 8 ranks, composed of predicted kernels and a predicted ring.
 
 layers = composed_steps.layers_of(run, network, models)       rank 0: seconds of one rank's layers
-rows = composed_steps.measure(run, layers, step_s)            all ranks: measured and predicted
+rows = composed_steps.measure(run, layers)                    all ranks: measured and predicted
 
 What goes in is measured apart from the steps: kernels and other layers on one rank alone, and the
 ring's alpha and beta between ranks that only wait. No measured step goes into its prediction. Where
 p ranks share fewer cores, each computes p / cores times as long. That a ring itself takes cores and
-memory bandwidth from computing is left out, as in the paper, whose ranks are nodes.
+memory bandwidth from computing is left out, as in the paper, whose ranks are nodes. Rings follow
+backward. What rings next to it gain and cost on shared cores is lesson 04's.
 """
 
 from functools import partial
@@ -29,8 +30,8 @@ from refgf.training.gradientflow import GradientFlow
 from refgf.training.step import replica
 
 RANKS, BATCH = (2, 4, 8), 10  # images a rank: no kernel of the training set has this batch size
-EXCHANGES = {"one after another": False, "overlapped": True}
-EAGER = Theta(0)  # a ring for each tensor, as soon as its gradient is final
+BLOCKING = "one after another"  # rings follow backward
+EAGER = Theta(0)  # a ring for each tensor
 
 
 def layers_of(run: kit.Run, network, models: dict) -> dict:
@@ -74,25 +75,26 @@ def arguments_of(network) -> tuple:
     return network.num_classes, network.image_shape[0], held_out_steps.width_of(network)
 
 
-def measure(run: kit.Run, layers: dict, step_s) -> list[dict]:
-    """A row for each number of ranks. layers: from rank 0. step_s: the lesson's. Collective."""
-    run.section("Steps of several ranks: kernels and ring composed")
+def measure(run: kit.Run, layers: dict) -> list[dict]:
+    """A row for each number of ranks. layers: from rank 0. Collective."""
+    run.section("Appendix: steps of several ranks, kernels and rings composed")
     layers = run.plain.bcast(layers, root=0)
     sizes, models = [p for p in RANKS if p <= run.size], list(layers["seconds"])
     found = [rank_subset.first(run, p, lambda part: measured(part, layers)) for p in sizes]
     rows, table = [], []
     for p, row in zip(sizes, found):
         if run.rank == 0:
-            row["predicted_s"] = {m: predicted(p, layers, m, row["link"], step_s) for m in models}
+            row["predicted_s"] = {m: predicted(p, layers, m, row["link"]) for m in models}
             rows.append(row)
-            table += [[p, how, *cells(row, how, models)] for how in EXCHANGES]
-    run.table(["ranks", "rings", "measured", *models, "ring's share"], table)
-    run.say("predicted from kernels of one rank alone, and from rings between ranks that wait")
+            table.append([p, *cells(row, models)])
+    run.table(["ranks", "measured", *models, "rings' share"], table)
+    run.say("Rings follow backward. Predicted from kernels of one rank alone, and from rings")
+    run.say("between ranks that wait.")
     return rows
 
 
 def measured(part: kit.Run, layers: dict) -> dict:
-    """Seconds of a step with both exchanges, and the ring's link. Collective on these ranks."""
+    """Seconds of a step, and the ring's link. Collective on these ranks."""
     n = sum(layers["elements"])
     times = call_times.measure(part, ring_allreduce(part.comm), [256, n // 8, n], 5)
     line, steps = call_times.fit(part, times).line, 2 * (part.size - 1)
@@ -100,42 +102,36 @@ def measured(part: kit.Run, layers: dict) -> dict:
     images = np.random.default_rng(part.rank).standard_normal(
         (BATCH, layers["size"], layers["size"], 3), dtype=np.float32
     )
-    labels, found = np.zeros(BATCH, int), {}
-    for how, overlap in EXCHANGES.items():
-        shape = held_out_steps.CLASSES, layers["size"], layers["width"]
-        network = AlexNet(*shape, workspace=Workspace(part.xp))
-        with GradientFlow(part.comm, replica(network), grouping=EAGER, overlap=overlap) as flow:
-            batch = images, labels, BATCH * part.size, 0.0
-            steps = [partial(one_step, flow, batch)] * part.quick(4, 12)
-            ends_s = step_times.since_first_start(part, steps, skip=2)[:, 0]
-        found[how] = kit.Timing(float(np.median(ends_s)), ends_s.min(), ends_s.max(), len(ends_s))
-    return {"ranks": part.size, "link": [link.alpha_s, link.beta_s_per_byte], "measured_s": found}
+    shape = held_out_steps.CLASSES, layers["size"], layers["width"]
+    network = AlexNet(*shape, workspace=Workspace(part.xp))
+    with GradientFlow(part.comm, replica(network), grouping=EAGER) as flow:
+        batch = images, np.zeros(BATCH, int), BATCH * part.size, 0.0
+        steps = [partial(one_step, flow, batch)] * part.quick(4, 12)
+        ends_s = step_times.since_first_start(part, steps, skip=2)[:, 0]
+    timing = kit.Timing(float(np.median(ends_s)), ends_s.min(), ends_s.max(), len(ends_s))
+    found = {"ranks": part.size, "link": [link.alpha_s, link.beta_s_per_byte]}
+    return found | {"measured_s": {BLOCKING: timing}}
 
 
 def one_step(flow: GradientFlow, batch: tuple) -> None:
     flow.step(*batch)
 
 
-def predicted(p: int, layers: dict, model: str, link: list, step_s) -> dict:
-    """{exchange: seconds}"""
+def predicted(p: int, layers: dict, model: str, link: list) -> dict:
+    """Seconds of a step, and of its rings."""
     crowd = max(1.0, min(p, launch.job.on_machine) / layers["processors"])
     forward_s, backward_s = crowd * np.array(layers["seconds"][model]).T
     elements, update_s = np.array(layers["elements"]), crowd * layers["update_s"]
     compute_s = forward_s.sum() + backward_s.sum()
     alpha, beta = link
     rings_s = 2 * (p - 1) * (alpha * np.count_nonzero(elements) + 4 * elements.sum() / p * beta)
-    overlapped_s, _ = step_s(forward_s, backward_s, elements, p, link)
-    return {
-        "one after another": float(compute_s + rings_s + update_s),
-        "overlapped": float(overlapped_s + update_s),
-        "rings": float(rings_s),
-    }
+    return {BLOCKING: float(compute_s + rings_s + update_s), "rings": float(rings_s)}
 
 
-def cells(row: dict, how: str, models: list[str]) -> list[str]:
-    """Measured time; prediction and error of each model; the share of rings in the first."""
-    measured_s = row["measured_s"][how].median_s
+def cells(row: dict, models: list[str]) -> list[str]:
+    """Measured time; prediction and error of each model; the share of rings in the last."""
+    measured_s = row["measured_s"][BLOCKING].median_s
     times = [row["predicted_s"][model] for model in models]
-    share = times[-1]["rings"] / times[-1]["one after another"]
-    shown = [held_out_steps.with_error(t[how], measured_s) for t in times]
+    share = times[-1]["rings"] / times[-1][BLOCKING]
+    shown = [held_out_steps.with_error(t[BLOCKING], measured_s) for t in times]
     return [kit.seconds(measured_s), *shown, f"{share:.0%}"]

@@ -1,4 +1,4 @@
-"""Lesson 15's second question begins with what limits each layer, on this machine and a V100.
+"""Lesson 15's appendix, computed: what limits each layer, on this machine and a V100.
 
 On a GPU, one core of its machine is measured as well.
 """
@@ -12,12 +12,11 @@ from refgf.papers.scaling.workloads import alexnet
 
 CORE = "this machine"  # one core of it
 BATCHES = (1, 8, 64)
-DRAWN = 8  # images, of the figure
 
 
 def find(run: kit.Run) -> dict:
-    """{"nodes", "shares": of each network's step that flops limit, "points": of the figure}"""
-    run.section("Second question: what limits which layer (by the roofline)")
+    """{"nodes", "shares": of each network's step that flops limit}"""
+    run.section("Appendix: what limits which layer (by the roofline)")
     nodes = {CORE: measured_node(Device()), "V100": V100}
     if run.on_gpu:
         nodes = {"this GPU": measured_node(run.device)} | nodes
@@ -40,15 +39,7 @@ def find(run: kit.Run) -> dict:
             text = ", ".join(f"{share:.0%}" for share in found)
             run.say(f"share of {network}'s step that flops limit, {name}: {text}")
     run.say("memory limits the rest")
-    points = [
-        [layer.name, DRAWN * layer.forward_flops, layer.forward_bytes(DRAWN, 4)]
-        for layer in alexnet().layers
-    ]
-    return {
-        "nodes": {name: vars(node) for name, node in nodes.items()},
-        "shares": shares,
-        "points": points,
-    }
+    return {"nodes": {name: vars(node) for name, node in nodes.items()}, "shares": shares}
 
 
 def share_of_flops(layers) -> float:

@@ -1,24 +1,23 @@
-"""The figures of lesson 15: kernels and steps; for the second question rooflines, bottlenecks."""
+"""The figures of lesson 15: kernels and layers; for the appendix steps, rooflines, bottlenecks."""
 
 import numpy as np
 
 from kit import axes
 from lab.performance import composed_picture
 from lab.performance.claims import layers_s
+from refgf.papers.scaling.workloads import alexnet
 
 MS = 1e3
 MODELS = {"roofline": axes.style(1), "perceptrons": axes.style(0)}
-SHORT = {  # layers that stand for others at the same place
-    "conv1": "conv1",
-    "conv2": "conv2",
-    "conv3": "conv3 to 5",
-    "norm1": "norm",
-    "pool1": "pool",
-    "fc6": "fc",
+DRAWN = {  # {(layer, images): label}; conv1's two points lie at nearly the same place
+    ("fc6", 1): "fc6 (fully connected)\n1 image",
+    ("fc6", 64): "fc6\n64 images",
+    ("conv1", 1): "conv1\n1 or 64 images",
+    ("conv1", 64): "",
 }
 PEAKS = (
-    "Bounds: peaks of this machine's core as measured, of a V100 as its data sheet says. No kernel "
-    "is faster. The roofs of the first figure are fitted to kernels, so half of these are faster."
+    "Bounds: peaks of this machine's core as measured, of a V100 as its data sheet says. "
+    "The roofs of the first figure are others: they are fitted to kernels."
 )
 RESOURCES = {"flops": axes.style(5), "memory": axes.style(3), "network": axes.style(4)}
 PARTS = {  # of a step's time
@@ -29,19 +28,19 @@ PARTS = {  # of a step's time
 
 
 def draw(result: dict) -> dict:
-    figure, (kernels, steps) = axes.frame(
-        "Lesson 15: kernels and steps that the models have not seen", 1, 2
-    )
+    title = "Lesson 15: how long will a layer take that nobody has run yet?"
+    figure, (kernels, steps) = axes.frame(title, 1, 2)
     clock = "GPU" if "device" in result else "processor"
-    draw_kernels(kernels, result["kernels"], result["training"], clock)
+    draw_kernels(kernels, result["kernels"], clock)
     draw_steps(steps, result["steps"], clock)
-    figures = {"": axes.finish(figure, kernels, steps)}
-    figure, (axis,) = axes.frame("Lesson 15, second question: what limits each layer", 1, 1)
-    draw_limits(axis, result["layers"])
+    figures = {"": axes.finish(figure, kernels, steps, below=unseen(result))}
+    title = "Lesson 15, appendix: a layer's limit may change with its batch (AlexNet, forward)"
+    figure, (axis,) = axes.frame(title, 1, 1)
+    draw_limits(axis, result["layers"]["nodes"])
     figures["roofline"] = axes.finish(figure, axis, computed=True, below=PEAKS)
     base, maps = result["base"], result["map"]["bottlenecks"]
     title = (
-        f"Lesson 15, second question: the bottleneck of a step on {base['ranks']} V100s "
+        f"Lesson 15, appendix: the bottleneck of a step on {base['ranks']} V100s "
         "(PREDICTED)\nBottleneck: the resource that takes the largest share of the step's time"
     )
     figure, panels = axes.frame(title, 1, len(maps))
@@ -56,7 +55,17 @@ def draw(result: dict) -> dict:
     return figures | composed
 
 
-def draw_kernels(axis, kernels: list, training: dict, clock: str) -> None:
+def unseen(result: dict) -> str:
+    """What the models have not seen, and how well the clock repeats itself."""
+    training, name = result["training"], result["steps"][0].get("network", "a narrow AlexNet")
+    return (
+        f"Left: {training['unseen']} shapes that no model has seen, forward and backward. Measured "
+        f"twice, a kernel differs by {training['repeatability']:.1%} (median). Right: {name}, at "
+        "batch sizes that no model has seen."
+    )
+
+
+def draw_kernels(axis, kernels: list, clock: str) -> None:
     measured = np.array([MS * kernel["measured_s"] for kernel in kernels])
     for name, style in MODELS.items():
         predicted = np.array([MS * kernel[name] for kernel in kernels])
@@ -65,18 +74,17 @@ def draw_kernels(axis, kernels: list, training: dict, clock: str) -> None:
         axis.plot(measured, predicted / measured, ls="none", ms=4, alpha=0.6, label=label, **style)
     axis.axhline(1, color="black", lw=1)
     ticks = [0.25, 0.5, 0.8, 1, 1.25, 2, 4]
-    again = f"measured twice, {training['repeatability']:.1%} apart (median)"
     axis.set(
-        title=f"Convolutions and fully connected layers,\n{training['unseen']} shapes; {again}",
+        title="Single layers: a point on the line is right",
         xlabel=f"measured, ms of this machine's {clock}",
-        ylabel="predicted / measured, forward or backward",
+        ylabel="predicted / measured",
         xscale="log",
         yscale="log",
     )
     axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
     axis.set_yticks([], minor=True)
     low, high = axis.get_ylim()
-    axis.set_ylim(min(low, 0.5), 1.6 * max(high, 2))  # room for the legend
+    axis.set_ylim(min(low, 0.5), 1.4 * max(high, 2))  # room for the legend
 
 
 def draw_steps(axis, steps: list, clock: str) -> None:
@@ -95,38 +103,36 @@ def draw_steps(axis, steps: list, clock: str) -> None:
     axis.set_ylim(0, 1.35 * axis.get_ylim()[1])  # room for the legend
     axis.set_xticks(range(len(steps)), [step["batch"] for step in steps])
     axis.set(
-        title=f"{steps[0].get('network', 'A narrow AlexNet')}:\n"
-        "all such layers together, at unseen batch sizes",
+        title="All layers of a step together: measured, predicted",
         xlabel="images in a batch",
         ylabel=f"ms of this machine's {clock}",
     )
 
 
-def draw_limits(axis, layers: dict) -> None:
-    """AlexNet's layers under the roofs of all nodes."""
+def draw_limits(axis, nodes: dict) -> None:
+    """Layers of AlexNet under the roofs of all nodes, with one image and with many."""
     intensity, seen = np.logspace(-1.5, 3.5, 200), set()
-    for (name, node), style in zip(layers["nodes"].items(), ("-", "--", ":")):
+    for (name, node), style in zip(nodes.items(), ("-", "--", ":")):
         roof = np.minimum(node["flops"], node["bandwidth"] * intensity)
         label = "one core of this machine" if name == "this machine" else name
         axis.plot(intensity, roof, style, color=axes.PREDICTED, label=label)
-    for name, node in layers["nodes"].items():
-        for layer, flops, nbytes in layers["points"]:
-            x = flops / nbytes
+    layers = {layer.name: layer for layer in alexnet().layers}
+    for name, node in nodes.items():
+        for (layer, images), text in DRAWN.items():
+            x = images * layers[layer].forward_flops / layers[layer].forward_bytes(images, 4)
             y = min(node["flops"], node["bandwidth"] * x)
             limit = "memory" if node["bandwidth"] * x < node["flops"] else "flops"
             label = None if limit in seen else f"limited by {limit}"
             seen.add(limit)
-            axis.plot(x, y, ls="none", ms=7, label=label, **RESOURCES[limit])
-            if name == "this machine" and layer in SHORT:
-                place = {"xytext": (1, -8), "textcoords": "offset points", "rotation": 45}
-                align = {"va": "top", "ha": "right"}
-                axis.annotate(SHORT[layer], (x, y), fontsize=axes.TEXT_POINTS, **place, **align)
+            axis.plot(x, y, ls="none", ms=9, label=label, **RESOURCES[limit])
+            if name == "this machine":
+                place = {"xytext": (6, -8), "textcoords": "offset points", "va": "top"}
+                axis.annotate(text, (x, y), fontsize=axes.TEXT_POINTS, **place)
     axis.set(
-        title="AlexNet's layers, forward, 8 images: the most flop/s that each can reach",
         xscale="log",
         yscale="log",
         xlabel="flops for each byte that is read or written",
-        ylabel="flop/s, computed by the roofline",
+        ylabel="the most flop/s, computed by the roofline",
         xlim=(0.03, 3000),
     )
 

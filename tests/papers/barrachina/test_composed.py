@@ -1,8 +1,5 @@
 """Lesson 15's steps of several ranks: the composition against the timeline of refgf.predict."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from lab.performance import claims, composed_steps
@@ -10,49 +7,38 @@ from refgf import launch
 from refgf.predict.cost import Link, ring_line
 from refgf.predict.timeline import eager, predict
 
-LESSON = Path(__file__).resolve().parents[3] / "lessons" / "15_performance_model.py"
 SECONDS = [[0.002, 0.0], [0.003, 0.009], [0.0, 0.0], [0.001, 0.004]]  # forward, backward
 ELEMENTS, LINK, UPDATE_S = [100, 9000, 40, 70_000], (2e-5, 3e-8), 0.0007
 LAYERS = {"seconds": {"model": SECONDS}, "elements": ELEMENTS, "update_s": UPDATE_S}
 
 
-@pytest.fixture(scope="module")
-def step_s():
-    spec = importlib.util.spec_from_file_location("lesson_15", LESSON)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.step_s
-
-
-def timeline_s(p, crowd, overlap):
+def timeline_s(p, crowd):
     """Seconds of the step, written with the other recurrence."""
     forward_s = crowd * sum(forward for forward, _ in SECONDS)
     ready, clock_s = [], forward_s
     for (_, backward), n in zip(reversed(SECONDS), reversed(ELEMENTS)):
         clock_s += crowd * backward
         ready.append((clock_s, 4 * n))
-    found = predict(ready, eager(ready), ring_line(p, Link(*LINK)), overlap, clock_s)
+    found = predict(ready, eager(ready), ring_line(p, Link(*LINK)), False, clock_s)
     return found.step_s + crowd * UPDATE_S
 
 
 @pytest.mark.parametrize(
     "p, cores, crowd", [(2, 8, 1), (2, 2, 1), (4, 2, 2), (8, 2, 4), (3, 2, 1.5)]
 )
-def test_both_exchanges_are_the_timelines(step_s, monkeypatch, p, cores, crowd):
+def test_rings_after_backward_are_the_timelines(monkeypatch, p, cores, crowd):
     job = launch.Job("Hydra", p, 0, p, 0, p, cores)
     monkeypatch.setattr(launch, "job", job)
     layers = LAYERS | {"processors": cores}
-    found = composed_steps.predicted(p, layers, "model", LINK, step_s)
-    assert found["one after another"] == pytest.approx(timeline_s(p, crowd, False), rel=1e-12)
-    assert found["overlapped"] == pytest.approx(timeline_s(p, crowd, True), rel=1e-12)
-    assert found["overlapped"] < found["one after another"]
+    found = composed_steps.predicted(p, layers, "model", LINK)
+    assert found["one after another"] == pytest.approx(timeline_s(p, crowd), rel=1e-12)
 
 
-def test_ranks_on_other_machines_take_no_cores(step_s, monkeypatch):
+def test_ranks_on_other_machines_take_no_cores(monkeypatch):
     layers, times = LAYERS | {"processors": 2}, []
     for on_machine in (8, 2):
         monkeypatch.setattr(launch, "job", launch.Job("Slurm", 8, 0, 2, 0, on_machine, 2))
-        found = composed_steps.predicted(8, layers, "model", LINK, step_s)
+        found = composed_steps.predicted(8, layers, "model", LINK)
         times.append(found["one after another"] - found["rings"])
     assert times[0] == pytest.approx(4 * times[1])
 
@@ -69,8 +55,8 @@ def test_the_screen_shows_the_largest_composed_step():
     result["composed"] = [
         {
             "ranks": p,
-            "measured_s": {"one after another": timing, "overlapped": timing},
-            "predicted_s": {"perceptrons": {"one after another": 0.45, "overlapped": 0.3}},
+            "measured_s": {"one after another": timing},
+            "predicted_s": {"perceptrons": {"one after another": 0.45}},
         }
         for p in (2, 8)
     ]
@@ -95,19 +81,7 @@ def test_measured_layers_predict_all_but_what_is_no_layer(rest_s, short):
     assert found == pytest.approx(short)
 
 
-def test_the_least_loss_by_overlap_is_that_of_the_ranks_asked_for():
-    def row(ranks, overlapped_s):
-        times = {"one after another": (1.0, 2.0, 4.0), "overlapped": (1.0, overlapped_s, 8.0)}
-        keys = "low_s", "median_s", "high_s"
-        times = {how: dict(zip(keys, found, strict=True)) for how, found in times.items()}
-        return {"ranks": ranks, "measured_s": times}
-
-    result = {"composed": [row(2, 2.0), row(4, 6.0), row(8, 3.0)]}
-    found = claims.loss_by_overlap(4, 8)(result)
-    assert found == {"median_s": 1.5, "low_s": 0.25, "high_s": 8.0}
-    assert claims.loss_by_overlap(4)(result)["median_s"] == 3.0
-    assert claims.loss_by_overlap(16)(result) is claims.loss_by_overlap(2)({}) is None
-
-
-def test_the_control_has_the_images_of_a_composed_step():
-    assert claims.COMPOSED_BATCH == composed_steps.BATCH
+@pytest.mark.parametrize("roofline_s, wanted", [(12.0, [0.2]), (8.0, [-0.2])])
+def test_an_error_of_all_layers_keeps_its_sign(roofline_s, wanted):
+    step = {"measured": {"fc6": [4.0, 6.0]}, "roofline": {"fc6": [2.0, roofline_s - 2.0]}}
+    assert claims.layer_errors({"steps": [step]}, "roofline") == pytest.approx(wanted)
