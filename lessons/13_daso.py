@@ -32,7 +32,6 @@ PREDICTION  m nodes, n parameters. A batch takes c without exchange, the update 
                 blocking, bfloat16    c + l + G/2 + h + s        and the work of rounding
                 B, W                  c + l + (max(0, G - W (c + l)) + h + s) / B
                 an epoch's last       c + l + G + h + s          it waits for a whole sum
-                DiLoCo, H = 8         c + d + (G + outer step) / 8    d: l and a pass that scales
 
             The processor's work is measured without a network, or inside a node.
 
@@ -40,17 +39,22 @@ Before you run it, write down: on links where communication is 57 % of a synchro
 shorter is a batch with B = 4, W = 1? What of a sum can never be hidden? And is the network as good
 after the same number of epochs?
 
-Beside it stands DiLoCo (Douillard et al. 2023; refgf/papers/diloco): a node trains alone for H
-steps, then all nodes wait for a sum of their differences, and take an outer Nesterov step with it.
-So bytes are divided by H, and no sum is late. With outer rate 1 and no momentum it is local SGD.
-Its outer rate here, 0.7, and its outer momentum, 0.9, are those used with H = 500. Do they suit
-H = 8? Before an evaluation it takes an outer step, even if it is less than H steps after the last.
-
 This is weak scaling: each rank brings its own batch, for any p. Where there is only one node, nodes
 are pretended: then only messages between these nodes wait for the link. Averaging in the node is
 not to scale: it crosses this machine's memory, and GPUs of a node have faster links. After this
 lesson you can predict a batch from c, l, G, h and s, and judge a whole training against the
 strongest baseline.
+
+APPENDIX    DiLoCo (Douillard et al. 2023; refgf/papers/diloco): a node trains alone for H steps.
+            Then all nodes wait for a sum of their differences, and take an outer Nesterov step with
+            it. So bytes are divided by H, and no sum is late. With outer rate 1 and no momentum it
+            is local SGD. With d for l and a pass that scales, a batch with H = 8 takes
+
+                c + d + (G + outer step) / 8
+
+            Its outer rate here, 0.7, and its outer momentum, 0.9, are those used with H = 500. Do
+            they suit H = 8? Before an evaluation it takes an outer step, even if it is less than H
+            steps after the last.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/13_daso.py)
     1. After how many batches do a node's own parameters weigh as much as the sum of m nodes? What

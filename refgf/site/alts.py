@@ -55,7 +55,9 @@ ALTS = {
     "12_topk_choice": "Time to choose 1 % against the number of gradients, for four selections; "
     "bars of messages and own work for each exchange at 10 % and 1 %.",
     "13_daso_learning": "Distance of a node from the mean of all against the batch of an epoch, "
-    "for five settings of DASO; accuracy minus that of synchronous training.",
+    "for four settings of DASO; accuracy minus that of synchronous training.",
+    "13_daso_diloco": "Bars: time of a batch, and bytes between nodes, synchronous, by DASO and by "
+    "DiLoCo; accuracy of DiLoCo and local SGD at equal steps and at equal seconds.",
     "14_data_cache_levels": "Bars: where the images of the last epoch come from, for each cache; "
     "memory of each node's cache.",
     "14_data_cache_stores": "Seconds of the first and of later epochs with each cache, measured "
@@ -65,9 +67,9 @@ ALTS = {
     "15_performance_model_bottlenecks": "Which of computing and network takes the largest share of "
     "a predicted step, by images a rank and rate of a link: AlexNet and ResNet-50.",
     "15_performance_model_composed": "Time of a step against ranks, measured and predicted by "
-    "roofline and perceptrons: rings after backward, and next to it.",
+    "roofline and perceptrons, with rings after backward.",
     "15_performance_model_roofline": "Attainable flop/s against flops for each byte, for this "
-    "machine's core and a V100, with the layers of AlexNet marked.",
+    "machine's core and a V100, with fc6 and conv1 of AlexNet at 1 and at 64 images.",
     "16_sharding_links": "Predicted time of a step with ZeRO-1 and FSDP over that with DDP against "
     "the rate of the link: AlexNet and ResNet-50, in few units and in many.",
 }

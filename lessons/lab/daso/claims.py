@@ -189,8 +189,7 @@ REVEAL = Reveal(
     ask="How much shorter is a batch with B = 4, W = 1 than a synchronous one?",
     guess=Guess("25 %"),
     answer=answer,
-    picture="Bars: the time of a batch, with the prediction through each. The other figure: "
-    "drift of the nodes against batches, until the epoch's last, blocking sum; paired differences "
-    "in accuracy.",
+    picture="Bars: the time of a batch, synchronous and by DASO, with the prediction through each; "
+    "last, the mean batch of a whole training by DASO.",
     yours=YOURS,
 )
