@@ -1,4 +1,4 @@
-"""ZeRO-1 with LARS, and what it refuses. Its bits and cost conform: test_oracle_own.py."""
+"""ZeRO-1 and the unsharded stack, LARS, refusals. Its bits and cost conform: test_oracle_own.py."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,10 @@ from refgf.machine import threads
 from refgf.papers.jia.lars import LARS
 from refgf.papers.jia.slice_norms import shared_norms
 from refgf.papers.zero.zero1 import ZeRO1, cut_specs
+from refgf.training.gradientflow import GradientFlow
 from refgf.training.sgd import MomentumSGD
+from tests.support.own.prescribed import Prescribed, Spec
+from tests.support.stacks import new_model
 
 STEPS = 3
 
@@ -34,6 +37,27 @@ def gradients(rank, step, n):
 
 def start(n):
     return np.random.default_rng(9).standard_normal(n).astype(np.float32)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("n", [0, 3, 29])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 8])
+def test_the_bits_are_those_of_the_unsharded_stack(size, n, overlap):
+    """Three tensors, of which the second has no decay."""
+    lengths = n // 3, n // 3, n - 2 * (n // 3)
+    specs = [Spec(f"t{i}", (k,), i != 1, k) for i, k in enumerate(lengths)]
+
+    def body(comm):
+        model, w = new_model(Prescribed(start(n), specs), 0.9, 0.01), start(n)
+        zero = ZeRO1(comm, w, lambda own: MomentumSGD(cut_specs(specs, own), w[own], 0.9, 0.01))
+        with GradientFlow(comm, model, overlap=overlap) as flow:
+            for step in range(STEPS):
+                g = gradients(comm.Get_rank(), step, n)
+                flow.step(g[None], None, 1, 0.1)
+                zero.step(g, 0.1)
+        return w.tobytes(), model.parameters.flat.tobytes()
+
+    assert len({*sum(threads.run(size, body), ())}) == 1
 
 
 SPECS = [SimpleNamespace(shape=shape, decay=len(shape) > 1) for shape in ((5, 4), (3,), (7, 6))]
