@@ -2,7 +2,8 @@
 
     mpiexec -n 8 python lessons/16_sharding.py    waits for messages instead of sending slowly
     python -m refgf.cluster run --like v100-56gbit -- python lessons/16_sharding.py
-    options: --predict "50 %", -v (all tables), --like this-machine, --full, --quick, ...
+    options: --predict "50 %", -v (all tables), --network resnet50 (trains it), --like this-machine,
+             --full, --quick, ...
 
 QUESTION    In data parallelism every rank has all weights, all gradients and all of the
             optimiser's state, and all ranks compute the same update. Who must keep what?
@@ -45,7 +46,8 @@ PREDICTION  n elements, p ranks, an optimiser with s states (momentum 1, Adam 2)
 
             Sharding pays with many units of like size, where L is small next to n. Where one layer
             has most of the weights, as in AlexNet, whole units take back most of what sharding
-            saved, or more. Larger units hide more of what is sent, and make L larger.
+            saved, or more. Larger units hide more of what is sent, and make L larger. Layers'
+            outputs come on top: a rank has those of its own images, in every stage.
 
 Before you run it, write down, for your p: by how many percent does ZeRO-1 reduce what a rank holds
 (weights, gradients, momentum)? Does its step take longer or shorter than one with a ring after
@@ -141,5 +143,5 @@ def measure(run: kit.Run) -> Iterator[dict]:
 
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__, REVEAL, like="v100-56gbit")
-    images.arguments(lesson)
+    images.arguments(lesson, networks=images.NETWORKS)
     lesson.main(measure, draw)

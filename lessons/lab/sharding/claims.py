@@ -242,6 +242,8 @@ def rows(r: dict) -> list[Row]:
         Row(f"a rank of {ZERO} holds", held(ZERO)(r), by_formula(ZERO)(r), number_of_bytes),
         Row(f"a rank of {ZERO3}, at its peak", *peak, number_of_bytes),
     ]
+    if outputs := at(r, "training", "outputs"):
+        found.append(Row("layers' outputs, on top", *outputs.values(), number_of_bytes))
     formula = r["training"]["sent_formula"][ZERO3]
     found.append(Row(f"a rank of {ZERO3} sends", sent(r, ZERO3), formula, number_of_bytes))
     for row in r["steps"]["rows"]:

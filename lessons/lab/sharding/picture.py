@@ -1,12 +1,12 @@
 """The figures of lesson 16: what a rank holds, and the time of a step; predicted links."""
 
 from kit import axes
+from kit.images import NETWORKS
 from lab.sharding.predicted import LARGER, LAYERS, RATES, peak_share
 from lab.sharding.training import ALL, PARTS, ZERO, ZERO3, of_own_size
 
 MIB = 1 / 2**20
 HATCH = {"weights": "", "gradients": "//", "state": ".."}
-NETWORKS = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
 GIGABITS = [int(rate.removesuffix("gbit")) for rate in RATES]
 WRAPPED = {
     "alexnet": {LAYERS: "layers", LARGER: "convolutions; the rest"},
@@ -21,8 +21,9 @@ def draw(result: dict) -> dict:
     figure, (memory, steps) = axes.frame("Lesson 16: who holds the optimiser's state?", 1, 2)
     draw_memory(memory, result)
     draw_steps(steps, result)
+    trained = NETWORKS[result["options"]["network"]]
     below = (
-        "Left: the small AlexNet that is trained, momentum SGD, without activations; paler: by "
+        f"Left: the small {trained} that is trained, momentum SGD, without activations; paler: by "
         "formula, without a unit's whole gradients. Whole units: this code's 4 buffers of the "
         f"largest layer; with buffers of each layer's own size: {own:.0%}. Right: ZeRO-1 sends "
         "after backward. The other figure predicts one that sends during backward."
@@ -85,10 +86,12 @@ def draw_steps(axis, result: dict) -> None:
     off_s = result["steps"]["off"]["median_s"]
     axis.axvline(axes.MS * off_s / k, color="grey", lw=1, label="nothing sent")
     longest_s = max(max(row["timing"]["high_s"], row["predicted_s"] or 0) for row in rows)
-    small = result["options"]["quick"] or result["regime"]["like"] == "this-machine"
-    full = "a small " if small else "the full "
+    options, network = result["options"], "AlexNet"
+    if here := result["regime"]["like"] == "this-machine":
+        network = NETWORKS[options["network"]]
+    full = "a small " if options["quick"] or here else "the full "
     axis.set(
-        title=f"A step of {full}AlexNet (dark: shortest)",
+        title=f"A step of {full}{network} (dark: shortest)",
         xlabel=axes.clock(k),
         xlim=(0, 1.4 * axes.MS * longest_s / k),  # room for the legend
     )

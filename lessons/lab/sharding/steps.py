@@ -30,7 +30,7 @@ THETA = {True: 16 * MIB, False: MIB // 8}  # bytes of a call: emulated, this mac
 def measure(run: kit.Run, train, shard, zero_step) -> dict:
     """{"rows", "update": {name: Timing}, "off"}"""
     emulated = run.regime.like is not None
-    run.section("Time of a step")
+    run.section(f"Time of a step: {'AlexNet' if emulated else images.in_words(run)}")
     if emulated:
         model, batch = virtual.model(run, NETWORK), virtual.NOTHING
         stack = virtual.flow(run, NETWORK, shared=model, overlap=True, grouping=Theta(THETA[True]))

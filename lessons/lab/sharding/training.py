@@ -3,6 +3,7 @@
 Bits, losses, messages and bytes, and the bytes of the arrays that a rank holds, counted.
 """
 
+import math
 from functools import partial
 
 import numpy as np
@@ -12,6 +13,7 @@ from kit import images
 from refgf.comm.ring import ring_allreduce
 from refgf.device import to_host
 from refgf.exchange.result import StepResult
+from refgf.nn.layers import ReLU
 from refgf.oracle.definitions import zero3_calls, zero_traffic
 from refgf.oracle.spec.zero.lesson_16 import held
 from refgf.papers.zero.zero3 import ZeRO3
@@ -63,9 +65,10 @@ def compare(run: kit.Run, train, shard, zero_step) -> dict:
         elif name == ALL:
             exchange = OneRing(run.comm, model.gradients.flat)
             step, optimizer = partial(train_step, model, exchange), model.optimizer
-        mine = []
+        mine, most = [], 0
         for batch in images.steps(run, train, count):
             run.comm.reset()
+            most = max(most, len(batch[0]))
             mine.append(step(*batch, rate=run.options.rate))
         sent = run.comm.messages, run.comm.bytes
         states = sum(array.nbytes for array in optimizer.state.values())
@@ -75,6 +78,7 @@ def compare(run: kit.Run, train, shard, zero_step) -> dict:
         losses.append(np.sum(run.plain.allgather(mine), axis=0).tolist())
     found = {"rows": rows, "elements": ends[0].size, "losses": losses}
     found["whole_layers"] = layered.whole_bytes
+    found["outputs"] = outputs(layered.network, most)
     found["layers"] = [unit.part.stop - unit.part.start for unit in layered.units]
     return report(run, found | differing(run, ends))
 
@@ -94,6 +98,17 @@ def differing(run: kit.Run, ends: list[np.ndarray]) -> dict:
     counts = [np.count_nonzero(bits[1] != other) for other in (bits[0], first)]
     found = np.max(run.plain.allgather(counts), axis=0).tolist()
     return dict(zip(("from_the_ring", "between_ranks"), found))
+
+
+def outputs(network, count: int) -> dict:
+    """Bytes of the outputs of so many images that layers keep for backward: the activations.
+
+    ReLU writes over its input. Max pooling and dropout also have a byte each, left out by formula.
+    """
+    every = {layer for each in network.layers for layer in (each, *each.sublayers())}
+    kept = sum(x.nbytes for layer in every for x in layer._memory.values())
+    own = sum(math.prod(layer.output_shape) for layer in every if not isinstance(layer, ReLU))
+    return {"counted": kept, "formula": network.dtype.itemsize * count * own}
 
 
 def formula(n: int, p: int, stage: int, states: int = 1) -> dict:
@@ -138,7 +153,9 @@ def report(run: kit.Run, found: dict) -> dict:
     own = kit.number_of_bytes(of_own_size(found))
     run.say("Whole units: two buffers for weights and two for gradients, each as large as the")
     run.say(f"largest layer, which has {largest:.0%} of all weights. Of each layer's size: {own}.")
-    run.say("ZeRO-2, not run, also has whole gradients of a unit. Activations are not counted.")
+    run.say("ZeRO-2, not run, also has whole gradients of a unit.")
+    kept, wanted = map(kit.number_of_bytes, found["outputs"].values())
+    run.say(f"On top, in every stage: layers' outputs (activations), {kept}; by formula {wanted}.")
     sends = [
         [row["name"], f"{row['messages']:g}", kit.number_of_bytes(row["bytes"])]
         for row in found["rows"]

@@ -9,11 +9,15 @@ import pytest
 
 from docs.tools import gains
 from kit import virtual
-from lab.sharding import claims, oracle, predicted
+from lab.sharding import claims, oracle, predicted, training
 from refgf.cluster import like as clusters
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
+from refgf.nn.alexnet import AlexNet
 from refgf.oracle.definitions import zero_run, zero_slice
+from refgf.papers.resnet50.resnet50 import ResNet50
+from refgf.training.sgd import MomentumSGD
+from refgf.training.step import replica, train_step
 
 LESSON = gains.module_of(gains.ROOT / "lessons" / "16_sharding.py")
 RANKS, SIZES = (1, 2, 3, 5, 7, 8), (0, 1, 3, 29, 1000)
@@ -67,6 +71,15 @@ def test_the_peak_of_zero3_is_that_of_the_page():
     assert claims.at_own_size(found) == pytest.approx(kept + 4 * 2 * near, rel=1e-4)
     lines = re.findall(r"\(2 \+ s\) n.*", LESSON.__doc__)
     assert [line[9:].strip() for line in lines] == ["", "/p + 4 L", "/p + N + 2 L", "/p + 2 N"]
+
+
+@pytest.mark.parametrize("network", [AlexNet, ResNet50])
+def test_outputs_of_layers_are_as_many_bytes_as_the_formula_says(network):
+    model = replica(network(3, image_size=67, width=1 / 8), MomentumSGD, seed=1)
+    images, labels = np.ones((5, 67, 67, 3), np.float32), np.zeros(5, int)
+    train_step(model, virtual.NoExchange(), images, labels, 5, 0.1)
+    found = training.outputs(model.network, 5)
+    assert 1 <= found["counted"] / found["formula"] < 1.02
 
 
 def test_the_answer_of_a_busy_machine_compares_no_times():
