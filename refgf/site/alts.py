@@ -14,12 +14,10 @@ ALTS = {
     "the same errors next to the noise of a mini-batch, against the batch.",
     "05_mixed_precision_scale": "Shares of the gradients that become zero or infinite against the "
     "loss scale; bars of accuracy in float32 and in float16 with three loss scales.",
-    "06_csc_choice": "Which chunks each step sends; the share of chunks sent at least once against "
-    "steps, by importance, by what stays after sending, and in turn.",
-    "06_csc_learning": "Accuracy of CSC minus that of dense training; loss with other choices of "
-    "chunks minus that of the choice by importance. With intervals.",
-    "06_csc_forms": "Appendix: accuracy of four forms of CSC minus that of dense training; loss of "
-    "form none minus that of dgc at three learning rates. All with intervals.",
+    "06_csc_learning": "Appendix: loss with other choices of chunks minus that of the choice by "
+    "importance; accuracy of four forms of CSC minus that of dense training. With intervals.",
+    "06_csc_times": "Stacked bars of a step of AlexNet, dense and at each density, and of the "
+    "exchange of a small network: predicted from messages and own work, next to what was measured.",
     "07_gradientflow_learning": "Held-out accuracy against seconds of the cluster, dense and with "
     "CSC, with intervals and a line at the accuracy to reach.",
     "07_gradientflow_nodes": "Scaling efficiency against nodes for five stacks, from ring alone to "

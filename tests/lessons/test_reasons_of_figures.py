@@ -46,6 +46,12 @@ def test_the_training_loss_says_that_csc_has_learned_less():
     assert csc.loss_in_words({"none": {"accuracy": None, "loss": None}}) == ""
 
 
+@pytest.mark.parametrize("predicted_s, said", [(0.6, "100%, 60% of the measured"), (0.95, "")])
+def test_a_prediction_that_is_much_too_short_is_said(predicted_s, said):
+    times = [{"predicted_s": s, "timing": {"median_s": 1.0}} for s in (1.0, predicted_s)]
+    assert (said in (text := csc.too_short(times))) and bool(text) == bool(said)
+
+
 def test_what_lacks_at_a_large_batch_is_steps():
     """The rows of the same steps are those of more epochs, and the second batch's."""
     rows = gains.figure("11_large_batch")["trained"]["rows"]

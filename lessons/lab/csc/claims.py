@@ -219,8 +219,8 @@ REVEAL = Reveal(
     ask="How many times as fast as dense is the exchange at a density of 10 %?",
     guess=Guess("10 times"),
     answer=answer,
-    picture="Stacked bars of a step of AlexNet, dense and at each density, and of the exchange of "
-    "a small network: predicted from messages and own work, next to what was measured. Further "
-    "figures: which chunks are chosen, and paired differences of accuracy and training loss.",
+    picture="Which chunks each step sends; the share of chunks sent at least once against steps, "
+    "by importance, by what stays after sending, and in turn. Further figures: bars of a step of "
+    "AlexNet and of a small exchange, and paired differences of training loss and accuracy.",
     yours=YOURS,
 )
