@@ -42,6 +42,18 @@ def test_hierarchies_are_drawn_with_what_knows_no_nodes():
             assert lines[f"{name} (no hierarchy)"] == wanted
 
 
+def test_the_fastest_of_each_size_is_named_once_and_a_tie_is_one():
+    points = gains.figure("10_hierarchical_allreduce")["points"]
+    found = hierarchy.stretches(points)
+    assert [point for _, stretch in found for point in stretch] == points
+    for name, stretch in found:
+        for point in stretch:
+            first, second = sorted(point["measured"].values(), key=lambda t: t["median_s"])[:2]
+            assert point["measured"][name] is first and first["high_s"] < second["low_s"]
+    tie = {"a": spread(1, 2, 3), "b": spread(2, 3, 4)}
+    assert hierarchy.stretches([{"measured": tie}])[0][0] is None
+
+
 def test_other_sizes_have_no_such_line():
     figure, axis = plt.subplots()
     hierarchy.draw_without_nodes(axis, [{"bytes": 4, "measured": {}}], 8, 1.0)
@@ -165,10 +177,13 @@ def test_calls_that_get_as_far_are_level(low, said):
     assert [text.get_text().partition(", ")[2] for text in axis.texts] == said
 
 
-@pytest.mark.parametrize("step_s, said", [(1.1, "dashed above"), (0.9, "above")])
-def test_an_efficiency_above_100_percent_is_measured_or_predicted(step_s, said):
-    point = {"rows": [{"timing": {"median_s": step_s}}]}
-    assert scaling.above_100(point, 1.0).startswith(said)
+@pytest.mark.parametrize(
+    "step_s, predicted_s, said", [(1.1, 0.9, "Dashed above"), (0.9, 1.1, "Above"), (1.1, 1.1, "")]
+)
+def test_an_efficiency_above_100_percent_is_measured_or_predicted(step_s, predicted_s, said):
+    point = {"rows": [{"timing": {"median_s": step_s}, "predicted_s": predicted_s}]}
+    text = scaling.above_100(point, 1.0)
+    assert text.startswith(said) and bool(text) == bool(said)
 
 
 def test_the_share_of_the_chunks_explains_the_interval_of_a_headline():

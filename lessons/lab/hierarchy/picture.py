@@ -1,12 +1,14 @@
 """The figures of lesson 10: time and gain against size, the bus of a node, ranks per node."""
 
+from itertools import groupby
+
 import kit
 from kit import axes
 from kit.rows import at, level, overlap, ratio, scaled
-from lab.hierarchy.claims import in_switch_s, switches_could_sum
 from lab.hierarchy.times import RING, SPLITS
 
 DOUBLING = "recursive doubling"
+HALF_STEP = 1  # of the sizes, each four times the one before, on a scale of doublings
 # the look of each algorithm that is drawn; the table has log phases and the tree, too
 SHOWN = {
     RING: 0,
@@ -59,17 +61,16 @@ def draw_sizes(result: dict):
         time_axis.plot(nbytes, forecast, "--", color=style["color"], lw=1)
         if name != RING:
             draw_gain(gain_axis, points, name, i)
-    label_fastest(time_axis, points, names, factor)
-    time_axis.set(title="Time; dashed: predicted", ylabel=unit(result))
+    time_axis.set(title="Time; on top: the fastest; dashed: predicted", ylabel=unit(result))
     time_axis.set_yscale("log")
-    time_axis.set_ylim(bottom=0.4 * time_axis.get_ylim()[0])
+    time_axis.set_ylim(top=10 * time_axis.get_ylim()[1])  # room for the names
+    name_fastest(time_axis, points)
     medians = [{name: p["measured"][name]["median_s"] for name in names} for p in points]
     forecasts = [p["predicted_s"] for p in points if min(p["predicted_s"].values()) > 0]
     gains = [times[RING] / times[name] for times in medians + forecasts for name in names]
     title = "Gain over the flat ring; dashed: predicted"
     gain_axis.set(title=title, ylabel="times as fast as the flat ring", ylim=(0, 1.2 * max(gains)))
     draw_limit(gain_axis, points)
-    draw_switch(gain_axis, result)
     for axis in (time_axis, gain_axis):
         axis.set_xscale("log", base=2)
         axis.set_xticks(nbytes, [kit.number_of_bytes(n) for n in nbytes], rotation=45)
@@ -90,29 +91,25 @@ def draw_limit(axis, points: list[dict]) -> None:
         axis.annotate(text, shown[0], (7, 3), textcoords="offset points")
 
 
-def draw_switch(axis, result: dict) -> None:
-    """What a sum in the switches would gain over the flat ring, both predicted."""
-    if not switches_could_sum(result):
-        return
-    points = result["points"]
-    gains = [p["predicted_s"][RING] / in_switch_s(result, i) for i, p in enumerate(points)]
-    shown = [(p["bytes"], y) for p, y in zip(points, gains)]
-    axis.plot(*zip(*shown), "-.", color="dimgrey", lw=1.5)
-    first = next((at for at in shown if at[1] < axis.get_ylim()[1]), shown[0])
-    text = "in the switch,\npredicted"
-    axis.annotate(text, first, (-16, 16), textcoords="offset points", ha="right")
+def name_fastest(axis, points: list[dict]) -> None:
+    """Shade the sizes at which one algorithm is the fastest beyond the noise; name it on top."""
+    for name, found in stretches(points):
+        low, high = found[0]["bytes"] / 2**HALF_STEP, found[-1]["bytes"] * 2**HALF_STEP
+        colour = axes.style(SHOWN[name])["color"] if name in SHOWN else "grey"
+        axis.axvspan(low, high, color=colour, alpha=0.15, lw=0)
+        text = (name or "a tie").replace("-", "-\n").replace(" ", "\n")
+        where = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top"}
+        axis.annotate(text, ((low * high) ** 0.5, 0.98), weight="bold", **where)
 
 
-def label_fastest(axis, points: list[dict], names: list[str], factor: float) -> None:
-    """Write the name of the fastest algorithm below the largest vector for which it is that."""
-    last = {}
-    for point in points:
-        times = point["measured"]
-        last[min(names, key=lambda name: times[name]["median_s"])] = point
-    for name, point in last.items():
-        at = point["bytes"], 1e3 * factor * point["measured"][name]["low_s"]
-        xytext, ha = ((0, -60), "right") if point is points[-1] else ((0, -24), "left")
-        axis.annotate(name, at, xytext, textcoords="offset points", ha=ha, weight="bold")
+def stretches(points: list[dict]) -> list[tuple[str | None, list[dict]]]:
+    """[(the fastest of all, sizes in a row at which it is that)]; None: two are within noise."""
+
+    def first(point: dict) -> str | None:
+        found = fastest([{"timing": timing} for timing in point["measured"].values()])
+        return None if found is None else list(point["measured"])[found]
+
+    return [(name, list(found)) for name, found in groupby(points, first)]
 
 
 def draw_gain(axis, points: list[dict], name: str, number: int) -> None:
@@ -129,7 +126,7 @@ def draw_gain(axis, points: list[dict], name: str, number: int) -> None:
 def draw_ranks_per_node(result: dict):
     """One panel for each size."""
     by_k, factor = result["by_k"], scale(result)
-    title = "Lesson 10: how many ranks should a hierarchy treat as a node?"
+    title = "Lesson 10, appendix: how many ranks should a hierarchy treat as a node?"
     figure, panels = axes.frame(f"{title} {place(result)}", 1, len(by_k[0]["bytes"]))
     for i, (axis, nbytes) in enumerate(zip(panels, by_k[0]["bytes"])):
         for number, name in enumerate(SPLITS, 1):

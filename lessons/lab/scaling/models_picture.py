@@ -15,7 +15,7 @@ def draw(found: dict) -> dict:
     if not found:
         return {}
     title = (
-        f"Lesson 08: PREDICTED ring allreduce of {found['elements'] / 1e6:.1f} million gradients"
+        f"Lesson 08, appendix: PREDICTED ring of {found['elements'] / 1e6:.1f} million gradients"
     )
     figure, (left, right) = axes.frame(f"{title}, v100-56gbit", 1, 2, (10, 5))
     draw_lines(left, {FORM: found["closed_s"]} | found["links"])

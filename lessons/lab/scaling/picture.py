@@ -4,6 +4,7 @@ Past the points one network on one cluster is drawn; -v has the tables of all.
 """
 
 from kit import axes
+from kit.words import number_of_ranks
 from lab.scaling import models_picture
 from lab.scaling.claims import gains
 from lab.scaling.far import ALPHA, BANDWIDTH, ETHERNET, IB, RESNET_RATE
@@ -16,6 +17,7 @@ from refgf.papers.scaling.rows import SYSTEMS
 MS, EFFICIENCY = 1e3, "scaling efficiency, %"
 RANKS = "ranks, a batch each (weak scaling)"
 NAMES = {"10GbE": "10 Gbit/s Ethernet", "56Gb IB": "56 Gbit/s InfiniBand"}
+WHAT = {bars.RING: "eager", bars.CSC: "everything\nswitched on"}
 OF_512 = "throughput of 512 GPUs over one GPU"
 # GradientFlow's word: throughput of 512 GPUs over one GPU's, AlexNet
 SPEEDUP = next(each.published for each in HEADLINES if each.name.endswith(OF_512))
@@ -40,13 +42,10 @@ def style_of(name: str) -> dict:
 
 def draw_points(result: dict):
     points, factor = result["points"], result["regime"]["dilation"]
-    figure, (left, right) = axes.frame(
-        f"Lesson 08: AlexNet like {result['regime']['like']}, measured and predicted",
-        1,
-        2,
-        (10, 4.8),
-    )
     last = points[-1]
+    title = f"Lesson 08: what can be known with {number_of_ranks(last['ranks'])} and a formula?"
+    title += f" AlexNet like {result['regime']['like']}"
+    figure, (left, right) = axes.frame(title, 1, 2, (axes.WIDTH_INCHES, 4.8))
     rows = [{"name": "no exchange", "timing": last["off"], "predicted_s": None, "note": "100 %"}]
     for row in last["rows"]:
         percent = efficiency(last["off"]["median_s"], row["timing"]["median_s"])
@@ -62,36 +61,41 @@ def draw_points(result: dict):
         left.legend()
     for axis in (left, right):
         axis.grid(alpha=0.3)
-    return axes.finish(figure)
+    return axes.finish(figure, below=above_100(last, last["off"]["median_s"]))
 
 
 def draw_curves(axis, points: list[dict]) -> None:
-    """The formula through the measured points of each technique, and past them."""
-    off_s, sizes = points[-1]["off"]["median_s"], {point["ranks"] for point in points}
-    for last in points[-1]["rows"]:
+    """The formula through the measured points of the first and the last stack, and past them."""
+    rows, off_s = points[-1]["rows"], points[-1]["off"]["median_s"]
+    sizes = {point["ranks"] for point in points}
+    for last in rows[:1] + rows[1:][-1:]:
         name, style = last["name"], style_of(last["name"])
         found = [(p, row) for p in points for row in p["rows"] if row["name"] == name]
         off = [p["off"] for p, _ in found]
         percents = bars.efficiencies(off, [row["timing"] for _, row in found])
-        axes.points(axis, [p["ranks"] for p, _ in found], percents, label=short(name), **style)
+        axes.points(axis, [p["ranks"] for p, _ in found], percents, **style)
         curve = last.get("curve_s") or [(p["ranks"], row["predicted_s"]) for p, row in found]
         x, predicted = zip((1, 100.0), *((p, efficiency(off_s, step_s)) for p, step_s in curve))
-        axis.plot(x, predicted, "--", color=style["color"], lw=1)
+        axis.plot(x, predicted, "--", color=style["color"], lw=1.5)
+        spot, up = (x[len(x) // 2], predicted[len(x) // 2]), 8 if last is rows[0] else -32
+        place = {"textcoords": "offset points", "ha": "center", "color": style["color"]}
+        axis.annotate(WHAT.get(short(name), short(name)), spot, (0, up), **place)
         sizes |= set(x)
     logarithmic(axis, sorted(sizes))
-    axis.set(
-        title=f"Points: measured; dashed: predicted\n{above_100(points[-1], off_s)}",
-        ylim=(0, 150),
-        yticks=range(0, 101, 20),
-    )
-    if points[-1]["rows"]:
-        axis.legend(loc="upper right", ncols=2)
+    if max(sizes) > points[-1]["ranks"]:
+        start = points[-1]["ranks"] * 2**0.5
+        axis.axvspan(start, max(sizes), color="grey", alpha=0.12, lw=0)
+        axis.annotate("grey: PREDICTED only", (start, 55), (6, 0), textcoords="offset points")
+    axis.set(title="Points: measured; dashed: the formula", ylim=(0, 110))
 
 
 def above_100(point: dict, off_s: float) -> str:
-    """What an efficiency above 100 % is, and whether that one is measured."""
-    measured = any(row["timing"]["median_s"] < off_s for row in point["rows"])
-    return f"{'' if measured else 'dashed '}above 100 %: faster than no exchange"
+    """What a step above 100 % is, and whether one is measured; nothing where none is predicted."""
+    if any(row["timing"]["median_s"] < off_s for row in point["rows"]):
+        return "Above 100 %: faster than no exchange."
+    if any(row["predicted_s"] < off_s for row in point["rows"]):
+        return "Dashed above 100 %: predicted to be faster than no exchange; no point is."
+    return ""
 
 
 # ---- this machine as a cluster ----
@@ -142,7 +146,8 @@ def draw_far(result: dict):
     figure, (left, right) = axes.frame(title, 1, 2, (axes.WIDTH_INCHES, 4.8))
     draw_bands(left, curves)
     draw_gains(right, [gains(result, place) for place in (0, -1)], curves["sizes"])
-    return axes.finish(figure, left, right, computed=True, below=inputs("ResNet-50", IB))
+    below = f"Bands: ranges of the inputs. {inputs('ResNet-50', IB)}"
+    return axes.finish(figure, left, right, computed=True, below=below)
 
 
 def draw_gains(axis, pairs: list[dict], sizes: list[int]) -> None:
@@ -207,8 +212,7 @@ def draw_bands(axis, curves: dict) -> None:
         middles = [(a * b) ** 0.5 for a, b in ends]
         axis.plot(sizes, middles, lw=1.5, ms=4, label=short(name), **style)
         if name in (names[0], names[-1]):
-            label = "bands: ranges of the inputs" if name == names[-1] else None
-            axis.fill_between(sizes, low, high, color=style["color"], alpha=0.2, lw=0, label=label)
+            axis.fill_between(sizes, low, high, color=style["color"], alpha=0.2, lw=0)
     logarithmic(axis, sizes)
     axis.set_title("Without lazy allreduce efficiency falls to a few percent")
 
@@ -256,8 +260,8 @@ def draw_rows(rows: list):
     clusters = sorted({row["link"] for row in rows})
     networks = len({row["network"] for row in rows})
     title = (
-        f"Lesson 08: MG-WFBP's published steps on 16 GPUs: {networks} networks, float32 and "
-        f"float16, {len(SYSTEMS)} systems"
+        f"Lesson 08, appendix: MG-WFBP's published steps on 16 GPUs: {networks} networks, "
+        f"float32 and float16, {len(SYSTEMS)} systems"
     )
     figure, panels = axes.frame(title, 1, len(clusters), (axes.WIDTH_INCHES, 5))
     for axis, link in zip(panels, clusters):
