@@ -265,7 +265,7 @@ NUMBER = (
 
 
 SAID = r"\binf\b|not in these sizes|\b(?:flops|memory)(?:, (?:flops|memory)){2}|: (?:yes|no)$"
-SAID += r"|\bnothing +-(?!\S)"  # hidden, where overlap is not shorter
+SAID += r"|\bnothing\b(?= +[-#\d])|(?<=  )-(?=  | *$)"  # a cell without a number, in some runs
 SAID += r"|(?<=s  )(?:flops|memory) *$|(?<=s   )flops *$"  # what limits a layer on this machine
 MEASURED = (  # lines that the measured times decide
     r" +within its noise|The best merge:|theta from .* would make the same|No theta makes these|"
