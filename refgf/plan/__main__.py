@@ -87,7 +87,10 @@ def parser() -> argparse.ArgumentParser:
     networks = f"for --simulate: {', '.join(platforms.NAMES)} (default: {platforms.NAMES[0]}). "
     networks += "rails:R has R links a node; fat-tree:S has S times fewer links up than down"
     add("--platform", help=networks)
-    shared = "predict ZeRO-1, FSDP, HSDP and DiLoCo, too, and the memory of a rank; below"
+    shared = (
+        "predict ZeRO-1, FSDP, HSDP, DiLoCo, PowerSGD and votes, too, and the memory of a rank; "
+    )
+    shared += "below"
     add("--sharded", action="store_true", help=shared)
     given = sharding.Sharded()
     units = f"of FSDP, at most (default: a transformer's blocks, else {sharding.UNITS})"

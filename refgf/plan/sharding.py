@@ -1,4 +1,4 @@
-"""A step in which ranks share what each of them holds in DDP: `plan --sharded`.
+"""DDP next to ranks that share what each holds in it, and that send less: `plan --sharded`.
 
     DDP        sums of 25 MiB during backward
     ZeRO-1     reduce-scatters of 25 MiB; each rank updates its slice, and all gather it
@@ -7,6 +7,8 @@
     no prefetch, no reshard   without that; without the second gathering
     HSDP       FSDP in a node, sums of the slices between nodes
     DiLoCo     one sum of all parameters after every H steps
+    PowerSGD   DDP's buckets as factors of rank 4 (refgf/papers/powersgd), in two sums
+    votes      DDP's buckets as signs, summed in 16 bits each (lesson 17)
 
 The order of FSDP's calls is that of PyTorch's fully_shard. A unit is what it wraps: a block of a
 transformer that is named, the tables before the blocks, and what follows them. Of other models, and
@@ -14,12 +16,13 @@ with --units, it is consecutive gradients: at most so many units, often fewer. R
 allgather take half of a ring each. All calls of a rank share its link, one after the other. Forward
 takes a third of the time until the last gradient, divided as backward is (chosen). With
 --accumulate, DDP and ZeRO-1 sum in the last of the micro-batches and FSDP in each one (its
-default).
+default). PowerSGD's two sums of a bucket are taken for equally long (chosen). It needs the shapes
+of a named network.
 
 Memory: weights, gradients and the two states of Adam are float32. Buffers are DDP's copy of the
-gradients, or the weights of the units that are whole at one time and one unit's gradients twice: as
-backward leaves them, and packed. Activations and padding are left out. A row that a GPU of a named
-node has no memory for says so.
+gradients, and PowerSGD's error or the votes; or the weights of the units that are whole at one time
+and one unit's gradients twice: as backward leaves them, and packed. Activations and padding are
+left out. A row that a GPU of a named node has no memory for says so.
 """
 
 from collections.abc import Callable
@@ -29,6 +32,7 @@ from itertools import accumulate
 from math import ceil
 from typing import Any
 
+from refgf.papers.powersgd.low_rank import factor_elements
 from refgf.plan import thetas
 from refgf.plan.buckets import DDP_DEFAULT_MIB, MIB
 from refgf.plan.nccl import PROTOCOLS, RING, Nccl
@@ -41,6 +45,7 @@ WIRES = {"float32": 4, "bfloat16": 2}
 UNITS = 24  # at most, of a model that does not say its own (chosen)
 FORWARD = 1 / 3  # of the time until the last gradient (chosen: 1 of 3 products)
 ADAM = 8  # bytes a parameter
+POWERSGD_RANK, VOTE = 4, 2  # bytes a vote
 MOST_MB = 99_999e6  # bytes that five digits of MB hold
 GATHER, REDUCE = "allgather", "reduce-scatter"
 
@@ -172,22 +177,45 @@ def fsdp_of(question: Question, given: Sharded, queue: Queue, **how: bool) -> fl
 # ---- the others ----
 
 
-def in_buckets(question: Question, itemsize: int, call: CallTime) -> float:
-    gradients, _ = thetas.sent(question.step.ready, itemsize)
-    groups = lazy(gradients, BUCKET)
-    return thetas.step_s(question.step.ready, groups, call, question.overlap, itemsize)
+def in_buckets(
+    question: Question,
+    given: Sharded,
+    itemsize: int,
+    call: CallTime,
+    sent: list[int] | None = None,
+) -> float:
+    """sent: elements of each gradient that are sent, where these are not all."""
+    ready, after_s = question.step.ready, question.step.after_s
+    gradients, _ = thetas.sent(ready, itemsize)
+    groups, before_s = lazy(gradients, BUCKET), (given.accumulate - 1) * ready[-1][0]
+    if sent is not None:
+        ready = tuple((ready_s, k) for (ready_s, _), k in zip(ready, sent, strict=True))
+    return before_s + thetas.step_s(ready, groups, call, question.overlap, itemsize) + after_s
 
 
 def ddp(question: Question, given: Sharded, itemsize: int) -> float:
-    before_s = (given.accumulate - 1) * question.step.ready[-1][0]
-    return before_s + in_buckets(question, itemsize, question.flat) + question.step.after_s
+    return in_buckets(question, given, itemsize, question.flat)
 
 
 def zero1(question: Question, given: Sharded, itemsize: int) -> float:
-    half, step = half_s(question), question.step
-    before_s = (given.accumulate - 1) * step.ready[-1][0]
-    summed_s = in_buckets(question, itemsize, half)
-    return before_s + summed_s + step.after_s + half(itemsize * step.elements)
+    half = half_s(question)
+    gathered_s = half(itemsize * question.step.elements)
+    return in_buckets(question, given, itemsize, half) + gathered_s
+
+
+def powersgd(question: Question, given: Sharded, itemsize: int) -> float:
+    sent = [sum(factor_elements(shape, POWERSGD_RANK)) for shape in question.step.shapes]
+    two_sums: CallTime = lambda nbytes: 2 * question.flat(nbytes / 2)  # noqa: E731
+    return in_buckets(question, given, itemsize, two_sums, sent)
+
+
+def votes(question: Question, given: Sharded, itemsize: int) -> float:
+    """A bucket's votes, and the sum of its magnitudes."""
+
+    def call(nbytes: float) -> float:
+        return question.flat(VOTE / itemsize * nbytes) + question.flat(FLOAT32)
+
+    return in_buckets(question, given, itemsize, call)
 
 
 def diloco(question: Question, given: Sharded, itemsize: int) -> float:
@@ -201,6 +229,12 @@ def diloco(question: Question, given: Sharded, itemsize: int) -> float:
 def whole(question: Question, given: Sharded) -> tuple:
     n = question.step.elements
     return FLOAT32 * n, FLOAT32 * n, ADAM * n, lambda itemsize: FLOAT32 * n
+
+
+def with_more(question: Question, given: Sharded, more: int) -> tuple:
+    """As `whole`, with so many more bytes of buffers a parameter."""
+    *held, buffers = whole(question, given)
+    return *held, lambda itemsize: buffers(itemsize) + more * question.step.elements
 
 
 def slice_of_adam(question: Question, given: Sharded) -> tuple:
@@ -235,11 +269,15 @@ def slices(question: Question, given: Sharded, ahead: int = 1, inside: bool = Fa
 
 @dataclass(frozen=True)
 class Strategy:
-    """step_s: (question, how, bytes a number sent) -> seconds. memory: above."""
+    """step_s: (question, how, bytes a number sent) -> seconds. memory: above.
+
+    applies: to this question? needs: what it says if not.
+    """
 
     step_s: Callable[[Question, Sharded, int], float]
     memory: Callable[[Question, Sharded], tuple]
-    two_levels: bool = False
+    applies: Callable[[Question], bool] = lambda question: True
+    needs: str = ""
 
 
 STRATEGIES = {
@@ -248,8 +286,20 @@ STRATEGIES = {
     "FSDP": Strategy(fsdp, slices),
     "no prefetch": Strategy(partial(fsdp, prefetch=False), partial(slices, ahead=0)),
     "no reshard": Strategy(partial(fsdp, reshard=False), partial(slices, ahead=10**9)),
-    "HSDP": Strategy(hsdp, partial(slices, inside=True), two_levels=True),
+    "HSDP": Strategy(
+        hsdp,
+        partial(slices, inside=True),
+        lambda question: question.two_levels,
+        "needs more than one rank a node and more than one node",
+    ),
     "DiLoCo": Strategy(diloco, with_outer),
+    "PowerSGD": Strategy(
+        powersgd,
+        partial(with_more, more=FLOAT32),
+        lambda question: bool(question.step.shapes),
+        "needs a network's name as --model: shapes of its gradients",
+    ),
+    "votes": Strategy(votes, partial(with_more, more=VOTE)),
 }
 
 
@@ -260,7 +310,7 @@ def seconds(name: str, question: Question, given: Sharded, itemsize: int) -> flo
 
 
 def answer(question: Question, given: Sharded) -> dict[str, Any]:
-    """{strategy: times in s, memory in bytes}; None where there are no two levels."""
+    """{strategy: times in s, memory in bytes}; None where one does not apply."""
     if question.allreduce not in ("ring", NCCL):
         raise ValueError(
             f"plan --sharded: got --allreduce {question.allreduce}; wanted ring or {NCCL}, whose "
@@ -269,7 +319,7 @@ def answer(question: Question, given: Sharded) -> dict[str, Any]:
     inputs, found = ranges(question), {}
     ends = [varied(question, **{key: both[end] for key, both in inputs.items()}) for end in (0, 1)]
     for name, strategy in STRATEGIES.items():
-        if strategy.two_levels and not question.two_levels:
+        if not strategy.applies(question):
             found[name] = None
             continue
         row = {}
@@ -300,7 +350,7 @@ def text(found: dict[str, Any]) -> str:
     ]
     for name, row in found["strategies"].items():
         if row is None:
-            lines.append(f"{name:<12} needs more than one rank a node and more than one node")
+            lines.append(f"{name:<12} {STRATEGIES[name].needs}")
             continue
         cells = [times(row[wire]) for wire in WIRES]
         held = [f"{scale * nbytes:6.{digits}f}" for nbytes in row["memory_bytes"].values()]
@@ -310,6 +360,7 @@ def text(found: dict[str, Any]) -> str:
         "Predicted, with the same links and ranges. Weights, gradients and Adam's states are "
         "float32;",
         "forward is taken for a third of the time until the last gradient.",
+        "PowerSGD is of rank 4 and votes have 16 bits; what they compute is not included.",
     ]
     return "\n".join(lines)
 

@@ -22,6 +22,7 @@ class StepTimes:
     measured  False if the ready times are a rate's, divided among the layers by flops
     scatter   the shortest and the longest step that were measured, as factors of this one
     units     gradients of each unit of FSDP, in their order; (): the network says none
+    shapes    of the gradients, in their order; (): unknown
     """
 
     name: str
@@ -33,6 +34,7 @@ class StepTimes:
     notes: tuple[str, ...] = ()
     scatter: tuple[float, float] = (1.0, 1.0)
     units: tuple[int, ...] = ()
+    shapes: tuple[tuple[int, ...], ...] = ()
 
     @property
     def compute_s(self) -> float:
@@ -94,4 +96,5 @@ def of_workload(text: str, batch: int | None, rate: float | None, source: str) -
         said = f"WARNING: {flops:.2g} flop/s, if a rank computes {rate:g} samples/s of {name}. "
         notes = (said + "Is --rate that of one rank, in samples/s?",)
     own = {"measured": False, "notes": notes, "units": units(workload)}
+    own["shapes"] = tuple(tensor.shape for tensor in workload.tensors)
     return StepTimes(name, source, ready, batch=batch, **own)

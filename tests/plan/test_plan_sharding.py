@@ -1,10 +1,11 @@
-"""FSDP, HSDP, ZeRO-1 and DiLoCo: by hand, by SimGrid, and by what PyTorch's FSDP2 sends."""
+"""FSDP, ZeRO-1, DiLoCo, PowerSGD: by hand, by SimGrid, and by what PyTorch's FSDP2 sends."""
 
 import json
 import subprocess
 import sys
 from dataclasses import replace
 from itertools import pairwise
+from math import prod
 
 import pytest
 
@@ -18,7 +19,9 @@ from refgf.predict.cost import Link, ring_allreduce_s
 from tests.plan.test_plan_replay import needs_simgrid
 
 SIZES = (1000, 500_000, 2_000_000, 70_000)
-STEP = StepTimes("small", "this test", tuple(zip((0.010, 0.011, 0.020, 0.021), SIZES)), 0.002)
+SHAPES = (1000,), (1000, 500), (2000, 1000), (70, 10, 100)
+READY = tuple(zip((0.010, 0.011, 0.020, 0.021), SIZES))
+STEP = StepTimes("small", "this test", READY, 0.002, shapes=SHAPES)
 LINK, INSIDE = Link(30e-6, 8e-10), Link(3e-6, 1e-10)
 ASKED = Question(STEP, Fabric("net", "this test", LINK, INSIDE), 16, 4)
 UNITS = [Unit(1.0, 2.0, 10), Unit(1.0, 2.0, 20)]
@@ -92,6 +95,27 @@ def test_zero1_and_diloco_send_what_a_sum_sends():
     assert seldom - 0.023 == pytest.approx((often - 0.023) / 100)
 
 
+def test_powersgd_sends_factors_and_votes_are_two_bytes():
+    """One bucket after backward: a vector as it is, and 4 (rows + columns) of each matrix."""
+    asked = replace(ASKED, size=7, ranks_per_node=1)
+    sent = 1000 + 4 * (1500 + 3000 + 800)
+    for name, nbytes in (("PowerSGD", 4 * sent), ("votes", 2 * STEP.elements + 4)):
+        sums_s = 2 * LINK.beta_s_per_byte * nbytes * 6 / 7 + 2 * 12 * LINK.alpha_s
+        assert sharding.seconds(name, asked, Sharded(), 4) == pytest.approx(0.023 + sums_s)
+    held = sharding.answer(asked, Sharded())["strategies"]
+    for name, more in (("PowerSGD", 4), ("votes", 2)):
+        assert held[name]["memory_bytes"]["buffers_bfloat16"] == (4 + more) * STEP.elements
+    unknown = replace(asked, step=replace(STEP, shapes=()))
+    shown = sharding.text(sharding.answer(unknown, Sharded()))
+    assert "PowerSGD     needs a network's name as --model" in shown
+
+
+def test_a_named_network_has_the_shapes_of_its_gradients():
+    for name in ("resnet50", "alexnet", "llama27b"):
+        step = step_times.of_workload(name, 1, 1.2 if name == "llama27b" else 100.0, "this test")
+        assert [prod(shape) for shape in step.shapes] == [n for _, n in step.ready]
+
+
 def test_memory_of_a_rank():
     n, found = STEP.elements, sharding.answer(ASKED, Sharded())["strategies"]
     held = {name: row["memory_bytes"] for name, row in found.items()}
@@ -114,7 +138,7 @@ def test_intervals_hold_their_step_and_nccl_s_halves_are_a_ring_s():
             for wire in sharding.WIRES:
                 assert row[wire]["low_s"] <= row[wire]["step_s"] <= row[wire]["high_s"]
     shown = sharding.text(sharding.answer(ASKED, Sharded())).splitlines()
-    assert max(map(len, shown)) <= 100 and len(shown) == 3 + len(STRATEGIES) + 2
+    assert max(map(len, shown)) <= 100 and len(shown) == 3 + len(STRATEGIES) + 3
     with pytest.raises(ValueError, match="--allreduce tree; wanted ring or nccl"):
         sharding.answer(replace(ASKED, ranks_per_node=1, allreduce="tree"), Sharded())
     with pytest.raises(ValueError, match="at least 1 of each; next: --units 24"):
