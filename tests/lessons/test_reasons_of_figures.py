@@ -52,6 +52,15 @@ def test_a_prediction_that_is_much_too_short_is_said(predicted_s, said):
     assert (said in (text := csc.too_short(times))) and bool(text) == bool(said)
 
 
+@pytest.mark.parametrize("low_s, said", [(1.2, "repeat of top-k takes 1.20 times"), (1.05, "")])
+def test_messages_far_beyond_their_prediction_are_named(low_s, said):
+    rows = [
+        {"name": name, "timing": {"low_s": low}, "predicted_s": 1.0}
+        for name, low in (("dense ring", 1.0), ("top-k\n1 MB", low_s))
+    ]
+    assert (said in (text := topk.beyond(rows))) and bool(text) == bool(said)
+
+
 def test_what_lacks_at_a_large_batch_is_steps():
     """The rows of the same steps are those of more epochs, and the second batch's."""
     rows = gains.figure("11_large_batch")["trained"]["rows"]

@@ -37,7 +37,17 @@ def draw(result: dict) -> dict:
     line = ring_line(p, Link(cluster.latency_s, 1 / cluster.rate))
     name = f"{cluster.name}, which this run emulates"
     region = draw_region({name: (p, line.a_s, line.b_s_per_byte)}, p)
-    return {"": axes.finish(figure, curves, gains), "region": region}
+    axes.finish(figure, gains)
+    legend_between(curves, result, k)
+    return {"": figure, "region": region}
+
+
+def legend_between(axis, result: dict, k: float) -> None:
+    """The legend in the empty band above the step without exchange."""
+    above = result["without_exchange"]["median_s"] * axes.MS / k / axis.get_ylim()[1]
+    place = {"loc": "lower center", "bbox_to_anchor": (0.5, above), "ncols": 2}
+    axis.legend(*axes.in_order(axis), fontsize=axes.TEXT_POINTS, **place)
+    axis.grid(alpha=0.3)
 
 
 def gain_here(result: dict) -> dict | None:
@@ -89,17 +99,18 @@ def draw_steps(axis, result: dict, k: float) -> None:
         axis.annotate(
             fastest_in_words([row["calls"] for row in level(timed, kind)]),
             spot,
-            (0, -20 if kind == "overlapped" else 12),
+            (0, -30 if kind == "overlapped" else 30),
             textcoords="offset points",
             ha="left" if x[least] < 3 else "right" if x[least] > len(thetas) - 4 else "center",
             color=style["color"],
         )
     off_ms = 1e3 * result["without_exchange"]["median_s"] / k
-    axis.axhline(off_ms, color="grey", lw=1, label="no exchange")
+    axis.axhline(off_ms, color="grey", lw=1)
+    axis.annotate("no exchange", (0, off_ms), (0, -12), textcoords="offset points", color="dimgrey")
     ticks = sorted({0, *range(1, len(thetas), 2), len(thetas) - 1})
     labels = [kit.number_of_bytes(thetas[i]) if thetas[i] else "eager" for i in ticks]
     axis.set_xticks(ticks, [text.replace("inf", "one call") for text in labels], rotation=60)
-    top = 1.45 * max(axis.get_ylim()[1], off_ms)  # room for the legend
+    top = 1.05 * max(axis.get_ylim()[1], off_ms)
     axis.set(
         title=f"A training step of {result['network']}\n"
         f"like {result['regime']['like']}, {result['ranks']} ranks, float32 on the wire",

@@ -88,7 +88,7 @@ def draw_gain(axis, places: list[dict], name: str, here: dict | None) -> None:
         own = {
             "color": axes.PREDICTED,
             "mfc": "white",
-            "label": f"predicted from {HERE}",
+            "label": "predicted (link and own work)",
         }
         axis.plot(label_of(here), here["predicted"], "D", **own)
     gains = [row["steps_s"]["eager"] / row["steps_s"][name] for row in places]
@@ -98,14 +98,14 @@ def draw_gain(axis, places: list[dict], name: str, here: dict | None) -> None:
         color="lightgrey",
         hatch="//",
         edgecolor="white",
-        label=f"predicted from {ELSEWHERE}",
+        label="predicted (links alone)",
     )
     axis.bar_label(bars, [f"{gain:.2f}" for gain in gains], padding=3)
     axis.axhline(1, color="grey", lw=1)
     axis.tick_params(axis="x", labelsize=axes.TEXT_POINTS)
     title = f"What the {name} gains over eager calls,\nwith overlap"
     ylabel = f"eager step / step with the {name}"
-    axis.set(title=title, ylabel=ylabel, ylim=(0, 1.6 * max([top, *gains])))
+    axis.set(title=title, ylabel=ylabel, ylim=(0, 1.2 * max([top, *gains])))
 
 
 def label_of(place: dict) -> str:
