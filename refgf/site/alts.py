@@ -34,6 +34,8 @@ ALTS = {
     "Ethernet and InfiniBand; from inputs only, and with one calibrated overhead.",
     "09_merged_gradients_counterexample": "Bars: when the last call of three gradients ends by the "
     "greedy rule and by the best merge, measured and predicted.",
+    "09_merged_gradients_far": "Bars: the same step with the latency of a ring on 128 ranks, by "
+    "one theta, the greedy rule and the best merge, measured and predicted.",
     "09_merged_gradients_misses": "Share of cases in which the greedy rule's step is longer than "
     "the best merge's by at least so many percent: random and real networks.",
     "09_merged_gradients_scaling": "Predicted scaling efficiency of ResNet-50 against GPUs, for "

@@ -1,10 +1,11 @@
 """What lesson 09 says of its numbers."""
 
-from kit.claims import GAIN, LIMIT, NOISE, Claim
+from kit.claims import GAIN, LIMIT, NOISE, NOT_MEASURED, Claim
 from kit.guess import Guess
 from kit.reveal import Reveal, Row
 from kit.rows import at, best, where
 from lab.lazy.predicted_places import either, predicted
+from lab.merge import far
 from lab.merge.curves import BEST, IB, RULE, SYNC, TEN, WFBP, efficiency
 from lab.merge.greedy_misses import BEST_FOR, missed_share
 from lab.merge.picture import name_of
@@ -76,6 +77,20 @@ CLAIMS = (
         (step("best theta"), "<", step(EXACT), 1.1),
         unless="a sweep without a theta near the best one",
         kind=LIMIT,
+    ),
+    Claim(
+        f"With the latency of a ring on {far.RANKS} ranks, which is slept, the greedy rule takes "
+        "at least 1.05 times as long as the best merge.",
+        (lambda r: far.timing(r, GREEDY), ">", lambda r: far.timing(r, EXACT), 1.05),
+        expected=NOT_MEASURED,
+        unless="a latency that is short next to the bytes",
+    ),
+    Claim(
+        "There the theta that is predicted best for these ranks takes at least 1.05 times as long "
+        "as the best merge.",
+        (lambda r: far.timing(r, "theta"), ">", lambda r: far.timing(r, EXACT), 1.05),
+        expected=NOT_MEASURED,
+        unless="a latency that is short next to the bytes",
     ),
     Claim(
         "The greedy rule misses the best merge of ResNet-50 on 10 Gbit/s (computed for 8 ranks).",

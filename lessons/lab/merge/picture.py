@@ -1,6 +1,7 @@
 """The figures of lesson 09: steps of all groupings, how often greedy misses, far more GPUs."""
 
 from kit import axes
+from kit.rows import at, best
 from kit.words import count
 from lab.merge.curves import BEST, RULE, SYNC, WFBP
 from lab.merge.steps import EAGER, EXACT, GREEDY
@@ -35,9 +36,19 @@ def draw(result: dict) -> dict:
         where = "on this machine's links" if like == "this-machine" else f"like {like}"
         place = f"{network['title']} {where}, {result['ranks']} ranks, with overlap"
         title = f"Lesson 09: which gradients are sent together?\n{place}"
+        k, distant = result["regime"]["dilation"], network.get("far")
         figure, (steps,) = axes.frame(title, 1, 1)
-        draw_steps(steps, network, result["regime"]["dilation"])
+        draw_steps(steps, network["rows"], k)
+        off = axes.MS * network["without_exchange"]["median_s"] / k
+        steps.axvline(off, color="grey", lw=1, label="no exchange")
         figures[key if number else ""] = axes.finish(figure, steps)
+        if distant:
+            title = (
+                f"Lesson 09: the same step with the latency of a ring on {distant['ranks']} ranks"
+            )
+            figure, (steps,) = axes.frame(f"{title}\n{place}", 1, 1, (axes.WIDTH_INCHES, 4))
+            draw_steps(steps, distant["rows"], k)
+            figures["far"] = axes.finish(figure, steps, below=slept(distant, result["ranks"], k))
     title = "Lesson 09: how often, and by how much, the greedy rule misses the best merge"
     figure, (misses,) = axes.frame(title, 1, 1)
     draw_misses(misses, result["misses"])
@@ -55,18 +66,33 @@ def draw(result: dict) -> dict:
     return figures | {"scaling": draw_curves(result["curves"])}
 
 
-def draw_steps(axis, network: dict, k: float) -> None:
-    """Bars in the cluster's time; the fastest is highlighted, the prediction is a diamond."""
-    rows = network["rows"]
-    fastest = min(range(len(rows)), key=lambda i: rows[i]["timing"]["median_s"])
+def draw_steps(axis, rows: list[dict], k: float) -> None:
+    """Bars in the cluster's time; the best merge is highlighted, the prediction is a diamond."""
     bars = [
         row | {"name": name_of(row["name"]), "note": count(row["calls"], "call")} for row in rows
     ]
-    bars[fastest]["note"] += ", smallest median"
-    axes.bars(axis, bars, axes.MS / k, fastest)
-    off = axes.MS * network["without_exchange"]["median_s"] / k
-    axis.axvline(off, color="grey", lw=1, label="no exchange")
-    axis.set(xlabel=f"a training step, {axes.clock(k)}")
+    exact = next(i for i, row in enumerate(rows) if row["name"] == EXACT)
+    axes.bars(axis, bars, axes.MS / k, exact)
+    axis.set(title=against_theta(rows), xlabel=f"a training step, {axes.clock(k)}")
+
+
+def slept(distant: dict, ranks: int, k: float) -> str:
+    """What is slept, and where the theta comes from."""
+    return (
+        f"Each call sleeps the {axes.MS * distant['late_s'] / k:.2g} ms by which the latency of a "
+        f"ring on {distant['ranks']} ranks is longer than on {ranks}. The theta is the one that is "
+        f"predicted best on {ranks} ranks. The merges are computed anew."
+    )
+
+
+def against_theta(rows: list[dict]) -> str:
+    """The best merge's time over that of the fastest theta, and whether their ranges overlap."""
+    fastest = best([row for row in rows if row["theta"] is not None], "timing")
+    merged, swept = at(rows, {"name": EXACT}, "timing"), fastest["timing"]
+    ratio = merged["median_s"] / swept["median_s"]
+    level = merged["low_s"] <= swept["high_s"] and swept["low_s"] <= merged["high_s"]
+    close = ", within noise" if level else ""
+    return f"The best merge takes {ratio:.2f} times as long as {name_of(fastest['name'])}{close}"
 
 
 def draw_misses(axis, misses: list[dict]) -> None:

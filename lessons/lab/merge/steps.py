@@ -12,11 +12,11 @@ import numpy as np
 
 import kit
 from kit import call_times, virtual
-from kit.experiment import in_turn, processor
+from kit.experiment import processor
 from kit.replay import Size, replay_backward
 from lab.lazy import grouped_steps, predicted_places
 from lab.lazy.grouped_steps import SHORT, Bench
-from lab.merge import greedy_misses, here
+from lab.merge import far, greedy_misses, here, rotation
 from refgf.comm import direct, ring
 from refgf.comm.agreement import agree
 from refgf.comm.schedule import collective
@@ -30,8 +30,9 @@ from refgf.predict.cost import Line
 from refgf.predict.timeline import lazy, predict
 
 MI = 2**20
-THETAS = {"resnet50": [MI, 4 * MI, 16 * MI, 64 * MI], "alexnet": [16 * MI]}  # bytes
+THETAS = {"resnet50": [4 * MI, 16 * MI, 64 * MI], "alexnet": [16 * MI]}  # bytes
 THETAS_HERE = [2**14, 2**16, 2**18, 2**20, 2**22]  # for tensors of an eighth
+LONGER, UNIT_S = 2, 0.02  # the counterexample's unit: so many latencies, at least so many seconds
 EAGER, GREEDY, EXACT = "eager (WFBP)", "MG-WFBP, greedy", "MG-WFBP, exact"
 PREDICTED = ("eager", "best theta", "one call", "greedy", "exact")  # in other places
 
@@ -120,23 +121,27 @@ def measure_network(run: kit.Run, bench: Bench, name: str, new_exchange) -> dict
     own = grouped_steps.own_line(run, bench.pool, points[0][1])
     update_s = max(0.0, off.median_s - bench.compute_s)
     thetas = THETAS[name] if run.regime.like else THETAS_HERE
-    tried = strategies(gradients, line, run.quick(thetas[1:4:2], thetas))
+    tried = strategies(gradients, line, run.quick(thetas[1::2], thetas))
     exchanges = {
         kind: new_exchange(run, bench.pool, Theta(theta) if theta is not None else Groups(tuple(g)))
         for kind, theta, g in tried
     }
     tries = {kind: partial(bench.step, exchange) for kind, exchange in exchanges.items()}
-    found = in_turn(run, tries, run.quick(1, 2, 7))
-    rows = []
+    found, rows = rotation.measure(run, tries, exchanges, run.quick(1, 4, 7)), []
     for kind, theta, groups in tried:
         require_calls(run, bench.pool, exchanges[kind], groups, found[kind])
         exchanges[kind].close()
         step_s = found[kind]["timing"].median_s
         row = {"name": kind, "theta": theta, "calls": len(groups)} | found[kind]
         row["predicted_s"] = bench.predicted_s(groups, line) + update_s
+        row["calls_predicted_s"] = sum(
+            line(sum(gradients[i][1] for i in group)) for group in groups
+        )
         row["own_share"] = grouped_steps.own_s(groups, gradients, own) / step_s
         rows.append(row)
     report(run, rows, off)
+    swept = [row for row in rows if row["theta"] is not None]
+    merges = GREEDY, EXACT
     return {
         "title": bench.title,
         "gradients": gradients,
@@ -145,6 +150,7 @@ def measure_network(run: kit.Run, bench: Bench, name: str, new_exchange) -> dict
         "fit": vars(line) | {"points": points},
         "rows": rows,
         "theta": which_theta(run, gradients, line, k),
+        "far": far.measure(run, bench, line, swept, update_s, merges, new_exchange),
     }
 
 
@@ -166,15 +172,16 @@ def report(run: kit.Run, rows: list[dict], off: kit.Timing) -> None:
         [
             row["name"],
             row["calls"],
-            row["messages"],
             row["timing"].divided(k),
             kit.seconds(row["predicted_s"] / k),
             f"{100 * (row['predicted_s'] / row['timing'].median_s - 1):+.0f} %",
+            f"{row['calls_s'] / row['calls_predicted_s']:.2f} x",
             processor(row["own_share"]),
         ]
         for row in rows
     ]
-    run.table(["exchange", "calls", "messages", "step", "predicted", "error", ""], table)
+    run.table(["exchange", "calls", "step", "predicted", "error", "in calls", ""], table)
+    run.say("in calls: their time, over a + b m of each. Above 1, the calls themselves are longer.")
     run.say(f"A step without exchange takes {off.divided(k)}.")
     pairs = [(row["predicted_s"], row["timing"].median_s) for row in rows]
     run.say(kit.errors_in_words(pairs))
@@ -185,19 +192,22 @@ def report(run: kit.Run, rows: list[dict], off: kit.Timing) -> None:
 def counterexample(run: kit.Run, line: Line, new_exchange) -> list[dict]:
     """Rows of both merges of the lesson's question; none where a call or a byte takes no time.
 
-    The unit is half of this run's latency a, and a gradient has the bytes that take one unit.
+    The unit is longer than half of this run's latency, so that two units are far apart: each call
+    sleeps the rest of a latency of two units. A gradient has the bytes that take one unit.
     """
     run.section("Three gradients for which the greedy rule is wrong")
     if not (line.a_s and line.b_s_per_byte):
         return []
-    units, cost, unit_s = [(1, 1), (2, 1), (4, 1)], Line(2, 1), line.a_s / 2
+    units, cost = [(1, 1), (2, 1), (4, 1)], Line(2, 1)
+    unit_s = run.quick(line.a_s / 2, max(LONGER * line.a_s, UNIT_S))
     elements = max(1, round(unit_s / line.b_s_per_byte / 4))
     pool = Pool([Size(f"g{i}", (elements,)) for i in range(3)], np.float32, run.xp.zeros)
     merges = {GREEDY: greedy_merge(units, cost), EXACT: exact_merge(units, cost)}
     exchanges = {name: new_exchange(run, pool, Groups(tuple(g))) for name, g in merges.items()}
     ready_s = [unit_s * ready for ready, _ in units]
     tries = {name: partial(replay_backward, each, ready_s) for name, each in exchanges.items()}
-    found, rows = in_turn(run, tries, run.quick(2, 7, 15)), []
+    late_s = max(0.0, 2 * unit_s - line.a_s)
+    found, rows = rotation.measure(run, tries, exchanges, run.quick(2, 7, 15), late_s), []
     for name, groups in merges.items():
         exchanges[name].close()
         end_s = unit_s * predict(units, groups, cost).step_s
