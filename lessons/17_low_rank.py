@@ -119,7 +119,7 @@ class Vote(Compressor):
 
 def measure(run: kit.Run) -> Iterator[dict]:
     train, held_out = images.load(run)
-    oracle.check(run)
+    oracle.check(run, Vote)
     yield {"sent": sent.measure(run, train, Vote)}
     yield {"learning": learning.measure(run, train, held_out, Vote)}
 

@@ -115,7 +115,7 @@ def defined(g, drawn, cold=False):
     return sums, bounds
 
 
-@pytest.mark.parametrize("size", long_but([2, 4], 2))
+@pytest.mark.parametrize("size", long_but([2, 3, 4], 2))
 def test_sums_and_bytes_are_those_of_pytorch(size):
     g = gradients(size)
     for r, found in zip((1, 2, 4), on_gloo(size, all_of_torch, size)[0]):

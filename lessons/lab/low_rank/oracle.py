@@ -1,26 +1,27 @@
-"""Lesson 17's oracle: PowerSGD against W1 to W4, on as many ranks as there are."""
+"""Lesson 17's oracle: PowerSGD against W1 to W4, the vote against W5, on as many ranks as are."""
 
 import numpy as np
 
 import kit
 from kit.oracle import agreed, require_sent
 from kit.rejected import reject
-from refgf.oracle.definitions import powersgd_run, powersgd_traffic
+from refgf.oracle.definitions import majority, powersgd_run, powersgd_traffic
 from refgf.papers.powersgd.powersgd import PowerSGD
 
 SHAPES, STEPS = [(5,), (9, 8), (3, 3, 2, 7), (2, 2)], 3
 N = sum(int(np.prod(shape)) for shape in SHAPES)
 
 
-def check(run: kit.Run, made=PowerSGD) -> None:
-    """Sums, errors, messages and bytes, in float64 within 2^-32 of all gradients."""
+def check(run: kit.Run, vote) -> None:
+    """Sums and errors in float64, within 2^-32 of all gradients; messages and bytes; the vote."""
     run.section("The oracle")
     for rank in (1, 2):
-        one(run, rank, made)
+        one(run, rank, PowerSGD)
+    ballot(run, vote)
     agreed(
         run,
         "PowerSGD of rank 1 and 2 has the sums and errors of its definition, to 2^-32, and sends\n"
-        "its messages and bytes.",
+        "its messages and bytes. The vote has the majority's signs, and its magnitude to 1e-5.",
     )
 
 
@@ -42,3 +43,14 @@ def one(run: kit.Run, r: int, made) -> None:
             off = float(np.abs(got - state[name][run.rank]).max())
             if not off <= bound:
                 reject(f"{place}, {name}: off by {off:.3g}; wanted at most {bound:.3g}")
+
+
+def ballot(run: kit.Run, made) -> None:
+    """Whole numbers from -2 to 2, so that there are ties and zeros."""
+    gs = np.random.default_rng(3).integers(-2, 3, (run.size, N)).astype(np.float32)
+    exchange, x, wanted = made(run.comm), gs[run.rank].copy(), majority(list(gs))
+    exchange.start(x)
+    exchange.sum(x, slice(0, N))
+    off, bound = np.abs(x - wanted).max(), 1e-5 * np.abs(wanted).max()
+    if not (off <= bound and np.array_equal(np.sign(x), np.sign(wanted))):
+        reject(f"the vote on rank {run.rank}: off by {off:.3g}; wanted at most {bound:.3g}")

@@ -54,12 +54,13 @@ def test_a_vote_is_as_defined(p):
     assert all(not np.isfinite(x).all() for x in threads.run(p, body, 0))
 
 
-def checked(comm, made=PowerSGD):
+def checked(comm, made=PowerSGD, vote=LESSON.Vote):
     """The lesson's oracle on one rank."""
     traced = TracedComm(comm)
     run = SimpleNamespace(comm=traced, rank=comm.Get_rank(), size=comm.Get_size())
     for r in (1, 2):
         oracle.one(run, r, made)
+    oracle.ballot(run, vote)
 
 
 def test_the_table_of_the_page_has_the_bytes_of_the_committed_run():
@@ -86,6 +87,15 @@ def test_the_chunks_and_the_factors_of_the_page():
 @pytest.mark.parametrize("p", [1, 2, 5])
 def test_a_step_on_ranks_is_as_defined(p):
     threads.run(p, checked)
+
+
+def test_a_vote_of_sums_is_noticed():
+    class OfSums(LESSON.Vote):
+        def sum(self, x, elements):
+            self.allreduce(x)
+
+    with pytest.raises(AssertionError, match="the vote on rank"):
+        threads.run(3, checked, PowerSGD, OfSums)
 
 
 def test_an_error_that_is_dropped_is_noticed():
