@@ -114,7 +114,7 @@ def sent_twice(after: bool, chunks: int = 200, steps: int = 60) -> float:
 
 def ranked_after_sending() -> None:
     """4. Put `waiting[:, sent] = 0` before the norms, and sum before it. What was just sent then
-    has no norm left, so nothing is sent twice in a row; before, nearly half of it was: a chunk that
+    has no norm left, so nothing is sent twice in a row; before, about half of it was: a chunk that
     is chosen in one step has, when the next choice is made, still all that is on its way."""
     before, after = sent_twice(False), sent_twice(True)
     print(f"4. sent in the step before, too: {before:.0%}; ranked after sending {after:.0%}")

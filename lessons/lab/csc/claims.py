@@ -103,7 +103,7 @@ CLAIMS = (
         control=((*SPARSE, "exchange"), "<", (*DENSE, "exchange")),
     ),
     Claim(
-        "Nearly half of the chunks sent were sent in the step before: importance is taken before "
+        "About half of the chunks sent were sent in the step before: importance is taken before "
         "they are cleared, so each important chunk is chosen twice.",
         (again("lists"), ">", 1.0, 0.4),
         unless="gradients so uneven that the same chunks are chosen in every step",

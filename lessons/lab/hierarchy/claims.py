@@ -205,7 +205,7 @@ def answer(r: dict) -> str:
         ring_s, phases_s = (point["measured"][name]["median_s"] for name in (RING, PHASES))
         gains.append(f"{ring_s / phases_s:.2f} x ({number_of_bytes(point['bytes'])})")
     crossing = r["crossings"][PHASES]["measured"]
-    end = f"; the ring wins from {number_of_bytes(crossing)} on" if crossing else ""
+    end = f"; the ring is faster than they from {number_of_bytes(crossing)} on" if crossing else ""
     return ", ".join(gains) + end
 
 
