@@ -14,6 +14,8 @@ number of tensors that is printed with len(list(model.parameters())).
 
 On a CPU a gradient is ready when its AccumulateGrad ends. On a GPU it is ready when the last kernel
 that was launched until then has ended; a kernel and its launch have the same correlation number.
+Only the streams on which backward has kernels count (streams.py): a copy on another one delays no
+gradient, unless backward waits for it, and then its own kernels begin later.
 Times in the file are microseconds (Kineto's `ts` and `dur`). If gradients accumulate over several
 backward passes of a step, those of the last one are taken: they are sent.
 
@@ -28,7 +30,6 @@ trace without marks a step ends with its last optimiser's step.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -36,7 +37,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from refgf.plan import ddp, sizes
+from refgf.plan import ddp, sizes, streams
 from refgf.plan.parameters import of_parameters
 from refgf.plan.question import PACE
 from refgf.plan.sizes import refuse
@@ -49,14 +50,13 @@ UNEQUAL = 1.2  # times the shortest step of a trace: a stall, not scatter (chose
 EVENT_US = 1.7  # at most, of the profiler itself, on a CPU (measured: 0.9 to 1.7, docs/predict.md)
 LEAST_PACE = 0.2  # of a step, without the profiler's cost (chosen)
 QUEUED_US = 100.0  # a kernel that begins later after its launch waited for the one before (chosen)
-Launched = list[tuple[float, ProfiledEvent]]  # (end of the launch, kernel)
 
 
 def from_trace(
     data: dict[str, Any], path: str, step: int | None = None, last: bool = False
 ) -> StepTimes:
     """The step with this number; without one that of median length, or the last in the trace."""
-    trace = Trace.read(data["traceEvents"], path)
+    trace = streams.computing(Trace.read(data["traceEvents"], path))
     found, others = one_step(trace, step), all_steps(trace)
     first = trace["marks"][0].name if trace["marks"] else ""
     sent = [elements for _, elements in found.ready]
@@ -176,7 +176,7 @@ def one_step(trace: Trace, number: int | None) -> StepTimes:
     mark = window(trace, number)
     step = trace.within(mark)
     grads, notes = gradients(trace, step, mark)
-    kernels = launched(step, trace)
+    kernels = streams.launched(step, trace["kernels"])
     if trace["kernels"] and not kernels:
         count = len(trace["kernels"])
         got = f"{count} GPU events, none with the correlation number of a launch in {mark.name}"
@@ -185,18 +185,17 @@ def one_step(trace: Trace, number: int | None) -> StepTimes:
         refuse(trace.path, got, wanted, again)
     began, over, cut_us = span(kernels, trace, mark)
     alone = ddp.removed(trace, began, over)
-    times = [alone(t) for t in ready_times(kernels, [grad.end for grad in grads])]
+    announced = [grad.end for grad in grads]
+    times = [alone(t) for t in streams.ready_times(kernels, announced)]
     ready = tuple((max(0.0, US * (t - began)), prod(e.shape)) for t, e in zip(times, grads))
-    after_s, name = (
-        max(0.0, US * (alone(over) - times[-1])),
-        f"{Path(trace.path).name}, {mark.name}",
-    )
+    after_s = max(0.0, US * (alone(over) - times[-1]))
     if not ready[-1][0] + after_s:
         got = f"{mark.name}, which takes no time"
         refuse(trace.path, got, "a step that computes", "--step N, another one")
+    doubt = streams.doubts(step, trace, announced, over - began)
     elements = sum(elements for _, elements in ready)
     exchange = ddp.notes(step, alone, elements, over - began)
-    notes = (*waiting(trace, began, over, mark.name), *exchange, *notes, *type_notes(grads))
+    notes = (*waiting(trace, began, over, mark.name), *exchange, *doubt, *notes, *type_notes(grads))
     low, high = alone.scatter(alone(over) - began)
     if cut_us:
         said = f"WARNING: {1e3 * US * cut_us:.1f} ms before its first kernel are left out, because "
@@ -300,18 +299,9 @@ def forward_starts(step: Trace) -> list[float]:
     return sorted(found)
 
 
-def launched(step: Trace, trace: Trace) -> Launched:
-    """The kernels of the launches in the step, in the order of launches.
-
-    A GPU lags behind: a kernel may run after its step's end on the CPU.
-    """
-    launches = {launch.correlation: launch.end for launch in step["launches"]}
-    ours = [kernel for kernel in trace["kernels"] if kernel.correlation in launches]
-    pairs = [(launches[kernel.correlation], kernel) for kernel in ours]
-    return sorted(pairs, key=lambda pair: pair[0])
-
-
-def span(kernels: Launched, trace: Trace, mark: ProfiledEvent) -> tuple[float, float, float]:
+def span(
+    kernels: streams.Launched, trace: Trace, mark: ProfiledEvent
+) -> tuple[float, float, float]:
     """(start, end) of the step on the processor that computes: on a CPU those of the mark.
 
     And what was left out before its start without knowing that it is not of this step.
@@ -326,23 +316,10 @@ def span(kernels: Launched, trace: Trace, mark: ProfiledEvent) -> tuple[float, f
     before = [kernel.end for kernel in trace["kernels"] if kernel.correlation not in later]
     began = max([mark.start, *before])
     if not before:
-        streams = {}
-        for launch, kernel in kernels:
-            streams.setdefault(kernel.stream, []).append((kernel.start, launch, kernel.end))
-        busiest = max(streams.values(), key=lambda own: sum(over - low for low, _, over in own))
-        first, launch, _ = min(busiest)
-        began = first if first > launch + QUEUED_US else mark.start
+        launch, first = min(streams.busiest(kernels), key=lambda pair: pair[1].start)
+        began = first.start if first.start > launch + QUEUED_US else mark.start
     cut = 0.0 if before else began - mark.start
     return began, max(mark.end, *(kernel.end for _, kernel in kernels)), cut
-
-
-def ready_times(kernels: Launched, announced: Sequence[float]) -> list[float]:
-    """When each gradient is final on the processor that computes."""
-    if not kernels:
-        return list(announced)
-    launches = [launch for launch, _ in kernels]
-    latest = list(accumulate((kernel.end for _, kernel in kernels), max))
-    return [latest[max(0, bisect_right(launches, t) - 1)] for t in announced]
 
 
 def waiting(trace: Trace, began: float, over: float, name: str) -> tuple[str, ...]:

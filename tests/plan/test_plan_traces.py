@@ -24,6 +24,7 @@ from tests.support.trace_cases import (
     gpu_steps,
     gradient,
     steps,
+    with_side_stream,
 )
 
 GPU = ["a busy GPU", "a GPU 30 ms behind", "copies overtake"]
@@ -325,3 +326,28 @@ def test_zero_grad_between_two_backward_passes_is_warned_of():
     between = event("Optimizer.zero_grad#LBFGS.zero_grad", 1280, 5, "user_annotation")
     assert "zero_grad between them" in warnings([*passes, between])
     assert "zero_grad" not in warnings(passes) + warnings([*passes, between | {"ts": 1010}])
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+@pytest.mark.parametrize(
+    "kind, ms, in_backward, ready_ms, warned",
+    [
+        ("gpu_memcpy", 50, False, 40, False),
+        ("gpu_memcpy", 50, True, 40, False),
+        ("kernel", 50, False, 40, True),
+        ("kernel", 1, False, 40, False),
+        ("kernel", 50, True, 50, True),
+        ("kernel", 41, True, 41, False),
+        ("gpu_memcpy", 90, False, 40, False),  # into the next step
+        ("kernel", 90, False, 40, True),
+    ],
+)
+def test_a_gradient_does_not_wait_for_other_streams(
+    kind, ms, in_backward, ready_ms, warned, number
+):
+    """Only for those on which backward has kernels; where that matters, it is said."""
+    events = with_side_stream(gpu_steps(), kind, ms, in_backward)
+    found = read(events, number)
+    assert [1e3 * ready_s for ready_s, _ in found.ready] == pytest.approx([ready_ms], abs=0.2)
+    assert 1e3 * found.compute_s == pytest.approx(60, abs=0.2)
+    assert ("kernels run on several streams, such as" in warnings(events, number)) is warned

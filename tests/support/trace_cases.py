@@ -142,6 +142,21 @@ def with_copies(events):
     return found
 
 
+def with_side_stream(events, kind, ms, in_backward):
+    """Each step of `gpu_steps` has a backward of 20 us, and work on another stream from 60 us on.
+
+    in_backward: whether that is launched in the backward, or behind it.
+    """
+    found = list(events)
+    starts = [each["ts"] for each in events if each["name"].startswith("ProfilerStep")]
+    for at, start in enumerate(starts):
+        ours, launch = {"correlation": 80 + at}, start + (5 if in_backward else 30)
+        found.append(event("autograd::engine::evaluate_function: MmBackward0", start, 20))
+        found.append(event("cudaLaunchKernel", launch, 2, "cuda_runtime", **ours))
+        found.append(event("aside", start + 60, 1000 * ms, kind, **ours) | {"tid": 20})
+    return found
+
+
 def of_torch_1_8(events):
     """The same events with the names of kinds that torch 1.8 writes."""
     return [each | {"cat": OLD.get(each["cat"], each["cat"])} for each in events]
