@@ -3,7 +3,7 @@
     all_reduce_perf     bytes, time in us, algbw and busbw in GB/s, out of place and in place
     osu_latency         size in bytes, one-way time in us: the link of two ranks. It is a ping-pong,
                         one message at a time. A ring's ranks send and receive at once, which takes
-                        longer
+                        up to twice as long: a warning, and the intervals hold it
     osu_allreduce       size in bytes, average time in us; it prints neither ranks nor hosts
 
 A text with several tables needs a choice (--measured-table). Each row of nccl-tests must agree with
@@ -30,6 +30,7 @@ from refgf.plan import texts
 from refgf.plan.algorithms import algorithms_of, of_nccl
 from refgf.plan.measurements import (
     AVOIDED,
+    BOTH_WAYS,
     MOST,
     NOISY,
     US,
@@ -118,7 +119,8 @@ def read_nccl(table: Table, path: str, stated: Stated) -> Measured:
     title = f"nccl-tests, allreduce on {size} GPUs of {hosts} hosts"
     if hosts == 1:
         title = f"nccl-tests, {size} GPUs of one host"
-    found = Measured(title, size, per_host=per_host, **fitted(points, path))
+    pairs = in_place(table)
+    found = Measured(title, size, per_host=per_host, **fitted(points, path, pairs))
     notes = found.notes
     if "Blocking Enabled" in table.before:
         said = "WARNING: blocking (-z): each call waits for the one before, and alpha holds its "
@@ -130,7 +132,7 @@ def read_nccl(table: Table, path: str, stated: Stated) -> Measured:
     notes = (*notes, *few_calls(table))
     if table.in_place:
         notes = (*notes, "Only its in-place columns have times, and they are used.")
-    notes = (*notes, *other_in_place(table))
+    notes = (*notes, *other_in_place(pairs))
     found = replace(found, notes=notes)
     return of_nccl(found, *algorithms_of(table), own_choice="NCCL_ALGO" not in table.before)
 
@@ -145,20 +147,27 @@ def few_calls(table: Table) -> tuple[str, ...]:
     return (*notes, said) if single else notes
 
 
-def other_in_place(table: Table) -> tuple[str, ...]:
-    """A warning where sums in place, as PyTorch's and Horovod's are, take other times."""
-    far = []
+def in_place(table: Table) -> list[tuple[int, float]]:
+    """[(bytes, time in place / time out of place)] of rows that have both."""
+    found = []
     for row in table.rows:
         times = [number(word)[0] for word in row["time"]]
         if len(times) > 1 and min(times) > 0 and int(row["size"][0]) >= AVOIDED:
-            far.append((times[1] / times[0], int(row["size"][0])))
-    count = sum(not 1 - NOISY < share < 1 + NOISY for share, _ in far)
+            found.append((int(row["size"][0]), times[1] / times[0]))
+    return found
+
+
+def other_in_place(pairs: list[tuple[int, float]]) -> tuple[str, ...]:
+    """A warning where sums in place, as PyTorch's and Horovod's are, take other times."""
+    count = sum(not 1 - NOISY < share < 1 + NOISY for _, share in pairs)
     if not count:
         return ()
-    share, nbytes = max(far, key=lambda pair: max(pair[0], 1 / pair[0]))
-    said = f"WARNING: {count} of {len(far)} times in place, as PyTorch and Horovod sum, are more "
+    nbytes, share = max(pairs, key=lambda pair: max(pair[1], 1 / pair[1]))
+    said = f"WARNING: {count} of {len(pairs)} times in place, as PyTorch and Horovod sum, are more "
     said += f"than {100 * NOISY:.0f} % from those out of place, which are used: {nbytes:,} bytes "
-    return (said + f"take {share:.2g} times as long. No interval holds that. Measure again.",)
+    return (
+        said + f"take {share:.2g} times as long. The intervals may not hold that. Measure again.",
+    )
 
 
 def require_allreduce(table: Table, path: str) -> None:
@@ -392,7 +401,10 @@ def osu_link(title: str, fit: dict[str, Any], path: str, stated: Stated) -> Meas
     if stated.hosts not in (None, 2):
         got = f"--measured-hosts {stated.hosts}, of a link between nodes"
         refuse(path, got, "2 hosts; next: run osu_latency between two of them")
-    said = "osu_latency is a ping-pong, one message at a time: a ring's exchange takes longer."
+    said = "WARNING: osu_latency is a ping-pong, one message at a time. The ranks of an allreduce "
+    said += f"send and receive at once, which takes up to {BOTH_WAYS:g} times as long: the "
+    said += "intervals hold that, but no other algorithm and no adding. Better: run osu_allreduce "
+    said += "on as many ranks as you plan for (--measured-ranks, --measured-hosts)."
     if stated.hosts is None:
         said += " It does not print its hosts: taken as two."
     return Measured(title, 0, **(fit | {"notes": (*fit["notes"], said)}))

@@ -19,10 +19,11 @@ from refgf.papers.scaling.machine import Machine
 from refgf.papers.scaling.machine import load as load_machine
 from refgf.plan import benchmarks, measure, measurements, nccl, nodes, texts
 from refgf.plan.benchmarks import NOTHING, Stated
-from refgf.plan.measurements import MOST, Times
+from refgf.plan.measurements import BOTH_WAYS, MOST, Times
 from refgf.plan.nccl import Nccl
 from refgf.predict.cost import Line, Link
 
+DEVIATIONS = 3  # of a text's errors; 2 miss one text in ten
 LEAST = 0.05  # relative; a fit's scatter says nothing about another day
 ONE_HOST = (
     "WARNING: its link between nodes is that inside a node, as measured on one host: shared "
@@ -323,7 +324,7 @@ def of_machine(given: Machine) -> Fabric:
 
 def of_text(measured: measurements.Measured) -> Fabric:
     lines = {measured.size: Times(measured.curve)} if measured.size else {}
-    ranges = ranges_of(measured.link, measured.errors(), deviations=3)  # 2 miss one text in ten
+    ranges = ranges_of(measured.link, measured.errors(), DEVIATIONS)
     ranges["beta"] = ranges["beta"][0], min(MOST, max(ranges["beta"][1], measured.over))
     if measured.fit.largest_error > measurements.NOISY:
         least, most = measured.spread
@@ -331,12 +332,15 @@ def of_text(measured: measurements.Measured) -> Fabric:
             name: (min(low, max(0.1, least)), max(high, min(MOST, most)))
             for name, (low, high) in ranges.items()
         }
-    if not measured.size:  # a ping-pong: at least the chosen range above the value
-        ranges = {name: (low, max(high, CHOSEN[name][1])) for name, (low, high) in ranges.items()}
+    if not measured.size:
+        most = {name: min(MOST, BOTH_WAYS * high) for name, (_, high) in ranges.items()}
+        ranges = {name: (low, most[name]) for name, (low, _) in ranges.items()}
     found = Fabric(measured.title, f"fit: {measured.fit}", measured.between, None, lines, ranges)
     found = replace(found, lines_per_node=measured.per_host, notes=measured.notes)
     far = measured.fit.largest_error > measurements.NOISY  # then no line's error is theirs
-    found = replace(found, line_ranges=dict(CHOSEN) if far else ranges)
+    own = {name: DEVIATIONS * error for name, error in measured.scatter.items()}
+    own = {name: (1 - min(0.9, share), 1 + share) for name, share in own.items()}
+    found = replace(found, line_ranges=wider(dict(CHOSEN) if far else ranges, own))
     if measured.own_choice:
         asked = measured.times, measured.size // measured.per_host, measured.per_host, None
         off = measured.faster, measured.slower.get("beta", 1.0)
@@ -354,6 +358,14 @@ def of_text(measured: measurements.Measured) -> Fabric:
     ranges = ranges | {"hops": (1 / measured.middle, measured.middle)}
     notes = (measurements.mixed(measured), *measured.notes)  # with_inside replaces the first one
     return replace(found, ring_hop=measured.link, ranges=ranges, rate_known=False, notes=notes)
+
+
+def wider(
+    one: dict[str, tuple[float, float]], other: dict[str, tuple[float, float]]
+) -> dict[str, tuple[float, float]]:
+    """The ranges of one, so that they hold those of other, which has no other names."""
+    both = {name: (one[name], given) for name, given in other.items()}
+    return one | {name: (min(a[0], b[0]), max(a[1], b[1])) for name, (a, b) in both.items()}
 
 
 def ranges_of(

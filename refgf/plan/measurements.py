@@ -10,9 +10,10 @@ On one host no link between nodes was measured, and the text is refused. So is a
 exist: above 20 Tbit/s, or below 0.1 us. A tree has fewer hops than a ring, and longer ones.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, inf, log2, sqrt
-from statistics import median
+from math import ceil, inf, log, log2, sqrt
+from statistics import fmean, median
 from typing import Any, NoReturn
 
 from refgf.predict.cost import Link
@@ -28,6 +29,9 @@ MOST_FIRST = 1 << 20  # bytes: times of larger messages say little about alpha (
 MOST_RATE, LEAST_ALPHA_S = 20e12 / 8, 0.1e-6  # bytes/s and s that no link beats (chosen)
 FAST_RATE, SHORT_S = 1e12 / 8, 0.6e-6  # of one GPU's share of a network: beyond, doubted (chosen)
 NETWORK_S = 1e-6  # no message between nodes takes less in MPI: below, doubted (chosen)
+BOTH_WAYS = 2.0  # times a ping-pong's: at most, if a link sends and receives by turns
+PAIR, NEIGHBOURS = sqrt(2), 1.25  # deviations of one time in that of two, and of three (`scatter`)
+FEW = 4  # distances: fewer say nothing alone (chosen)
 MOST = 10.0  # times the value; a fit of two points has no error (chosen)
 SLOW_RATE, LONG_S = 0.5e9 / 8, 500e-6  # below, and above: doubted, too
 
@@ -107,6 +111,7 @@ class Measured:
     faster       how many times as little NCCL's may be there
     own_choice   did NCCL choose the algorithm itself?
     least_s      the shortest time of all sizes
+    scatter      {"alpha" | "beta": standard deviation of a single time, relative}
     """
 
     title: str
@@ -121,6 +126,7 @@ class Measured:
     own_choice: bool = False
     faster: float = 1.0
     least_s: float = inf
+    scatter: dict[str, float] = field(default_factory=dict)
 
     @property
     def link(self) -> Link:
@@ -246,8 +252,10 @@ def refuse_one_host(found: Measured, path: str) -> NoReturn:
     )
 
 
-def fitted(points: list[tuple[float, float]], path: str) -> dict[str, Any]:
-    """fit, notes, alpha_known and spread of `Measured`, from AVOIDED bytes up."""
+def fitted(
+    points: list[tuple[float, float]], path: str, pairs: Sequence[tuple[int, float]] = ()
+) -> dict[str, Any]:
+    """Fields of `Measured`, from AVOIDED bytes up. pairs: (bytes, second time / the first)."""
     large = sorted(point for point in points if point[0] >= AVOIDED)
     sizes = {nbytes for nbytes, _ in large}
     if len(sizes) < 2 or large[-1][0] < 100 * large[0][0]:
@@ -269,10 +277,32 @@ def fitted(points: list[tuple[float, float]], path: str) -> dict[str, Any]:
         )
         notes = (f"WARNING: alpha is not known: {got}. Run it with -b 1K -e 1G -f 2.", *notes)
     spread = min(1.0, *ratios), max(1.0, *ratios)
-    times = {nbytes: median(s for n, s in large if n == nbytes) for nbytes in sizes}
+    times = sorted((n, median(s for m, s in large if m == n)) for n in sizes)
     found = {"fit": fit, "notes": notes, "alpha_known": known, "spread": spread}
     found["least_s"] = min(seconds for _, seconds in points)
-    return found | {"times": tuple(sorted(times.items()))}
+    return found | {"times": tuple(times), "scatter": scatter(times, pairs)}
+
+
+def scatter(
+    times: list[tuple[float, float]], pairs: Sequence[tuple[int, float]]
+) -> dict[str, float]:
+    """`Measured.scatter`: alpha's of times below twice the shortest one, beta's of all longer ones.
+
+    A size that was measured twice says it. Where none was, each time says it by its distance from
+    the straight line between its neighbours, on which a line's times are. Of a distance more than
+    NOISY counts: a warning names that size.
+    """
+    far, share = [(nbytes, log(ratio)) for nbytes, ratio in pairs], PAIR
+    if not far:
+        share, three = NEIGHBOURS, zip(times, times[1:], times[2:])
+        far = [(n, log(s / Curve((low, high))(n))) for low, (n, s), high in three]
+    seconds, twice_s = dict(times), 2 * min(s for _, s in times)
+    found = {}
+    for name in ("alpha", "beta") if far else ():
+        own = [x for n, x in far if (seconds[n] < twice_s) == (name == "alpha")]
+        own = own if len(own) >= FEW else [x for _, x in far]
+        found[name] = sqrt(fmean(min(NOISY, abs(x)) ** 2 for x in own)) / share
+    return found
 
 
 def is_known(alpha_s: float, error_s: float) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf, log2
 
 from refgf.papers.scaling.collectives import LINES
-from refgf.plan.fabric import CHOSEN, LEAST, Fabric
+from refgf.plan.fabric import CHOSEN, LEAST, Fabric, wider
 from refgf.plan.measurements import AVOIDED, BeyondSizes, Times
 from refgf.plan.nccl import Nccl
 from refgf.plan.step_times import StepTimes
@@ -233,6 +233,8 @@ def ranges(question: Question) -> dict[str, tuple[float, float]]:
     The pace is at least as wide as the scatter of the measured steps.
     """
     found = dict(question.fabric.ranges)
+    if question.measured:
+        found = wider(found, question.fabric.line_ranges)
     if question.extrapolated:
         off = question.fabric.nccl_error if question.planned_nccl else (1.0, 1.0)
         for name, both in CHOSEN.items():

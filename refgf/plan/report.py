@@ -128,6 +128,9 @@ def network_notes(question: Question) -> list[str]:
             "intervals are at least the chosen ones, and have no contention of more nodes, but "
             f"less of fewer.{left}"
         )
+        if question.planned_nccl and measured == "2":
+            found[-1] = f"WARNING: {found[-1]} On 2 ranks a ring and a tree are the same, so the "
+            found[-1] += "text does not say which more ranks use. Measure on 4 or more."
     found += [outside(question)] if question.outside else []
     if question.pays_slowest_hop:
         mean_us, most_us = 1e6 * question.mean_alpha_s, 1e6 * slowest(*question.links).alpha_s

@@ -12,6 +12,8 @@ import pytest
 
 from refgf.plan import fabric
 from refgf.plan.benchmarks import Stated
+from refgf.plan.question import Question, ranges, varied
+from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import Line, Link, ring_line
 from tests.support.benchmark_texts import LAST, SIZES, TAGS, nccl, osu, tagged
 from tests.support.text_cases import (
@@ -304,3 +306,61 @@ def test_times_far_below_the_line_are_within_the_intervals(tmp_path):
     text = nccl(8, lambda n: line(n) / (4 if n == 300_000 else 1), a_host=1, sizes=sizes)
     found = load(tmp_path, text)
     assert found.ranges["beta"][0] < 0.3 and "300,000 bytes by" in found.notes[0]
+
+
+@pytest.mark.parametrize("alpha, beta", [(1.0, 1.0), (1.3, 1.35), (1.3, 1.9), (2.0, 2.0)])
+def test_the_interval_of_a_ping_pong_holds_an_exchange_both_ways(tmp_path, alpha, beta):
+    """Up to twice as long; warned of, with what to run instead."""
+    found = load(tmp_path, latency())
+    assert holds(found, Link(alpha * SLOW.alpha_s, beta * SLOW.beta_s_per_byte))
+    assert not holds(found, Link(SLOW.alpha_s, 2.5 * SLOW.beta_s_per_byte))
+    assert "WARNING: osu_latency is a ping-pong" in found.notes[-1]
+    assert "run osu_allreduce" in found.notes[-1]
+
+
+def measured_s(found, ranks, nbytes):
+    """(lowest, highest) time of a call on the measured ranks."""
+    step = StepTimes("one call", "this test", ((1e-9, nbytes // 4),))
+    asked = Question(step, found, ranks)
+    both = [ranges(asked)[name] for name in ("alpha", "beta")]
+    ends = zip(*both)
+    return [varied(asked, alpha=a, beta=b).flat(nbytes) for a, b in ends]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.03, 0.05, 0.08])
+@pytest.mark.parametrize("ranks, columns", [(2, 2), (5, 2), (5, 1), (7, 2), (16, 1)])
+def test_the_interval_on_measured_ranks_is_that_of_a_single_time(tmp_path, ranks, columns, noise):
+    """A ring, as NCCL_ALGO or osu_allreduce measures it; each time is off by so much.
+
+    The scatter is that of both columns, or of a single one against its neighbours. Outside are 4 %
+    of the calls at most; with +-5 % instead, more than twice as many.
+    """
+    line, outside, sizes = ring_line(ranks, SLOW), 0, [1 << bit for bit in range(10, 28)]
+    for seed in range(10):
+        draw, first = Random(seed).gauss, {}
+
+        def once(n, draw=draw, first=first):
+            first[n] = line(n) * (1 + draw(0, noise))
+            return first[n]
+
+        def again(n, draw=draw, first=first):
+            return line(n) * (1 + draw(0, noise)) / first[n]
+
+        if columns == 1:
+            found = load(tmp_path, osu(ALLREDUCE, once, sizes=sizes), Stated(ranks, ranks))
+        else:
+            found = load(tmp_path, nccl(ranks, once, a_host=1, sizes=sizes, slower=again))
+        for n in sizes:
+            low_s, high_s = measured_s(found, ranks, n)
+            outside += not low_s <= line(n) <= high_s
+            assert high_s / low_s < 1.11 + 18 * noise
+    assert outside <= 0.04 * 10 * len(sizes)
+
+
+def test_one_size_that_is_off_does_not_widen_all_others(tmp_path):
+    """It is warned of: a deviation counts as 20 % at most."""
+    line = ring_line(5, SLOW)
+    found = load(tmp_path, nccl(5, line, a_host=1, slower=lambda n: 3 if n == 4096 else 1))
+    assert "1 of 18 times in place" in " ".join(found.notes)
+    low_s, high_s = measured_s(found, 5, 1 << 26)
+    assert 0.94 < low_s / line(1 << 26) < high_s / line(1 << 26) < 1.06

@@ -3,7 +3,7 @@
 import pytest
 
 from refgf.plan import __main__ as command
-from refgf.plan import fabric, nccl
+from refgf.plan import fabric, nccl, report
 from refgf.plan.nccl import Nccl
 from refgf.plan.question import NCCL, Question, ranges
 from refgf.plan.step_times import StepTimes
@@ -164,3 +164,13 @@ def test_a_link_in_another_unit_is_doubted(words, said):
 def test_a_rate_that_no_gpu_computes_is_doubted(rate, doubted):
     notes = command.step_times.of_workload("resnet50", 64, rate, "this test").notes
     assert ("flop/s" in " ".join(notes)) is doubted
+
+
+@pytest.mark.parametrize("size, named, warned", [(2, "", True), (4, "", False), (2, "Ring", False)])
+def test_two_ranks_do_not_say_what_more_ranks_use(tmp_path, size, named, warned):
+    """A ring and a tree are the same on two. On these two themselves nothing is unknown."""
+    before = (f"NCCL_ALGO={named}",) * bool(named)
+    path, _ = loaded(tmp_path, size, ring_line(size, Link(9e-6, 1e-10)), 1, before=before)
+    for ranks in (size, 32):
+        notes = " ".join(report.network_notes(asked_of(path, ranks, 1)))
+        assert ("a ring and a tree are the same" in notes) is (warned and ranks == 32)

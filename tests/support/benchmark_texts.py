@@ -49,6 +49,7 @@ def nccl(size, line, a_host=4, **options):
     ratio     busbw / algbw
     unit      of the times; columns: more of each measurement; timestamp: at the end of a row
     before    lines before the table
+    slower    time in place / out of place, or what gives it for the bytes
     """
     given = {"version": "2.12", "listed": True, "dtype": "float", "groups": ("out", "in")}
     given |= {"checks": "0", "ratio": 2 * (size - 1) / size, "unit": "(us)", "columns": ()}
@@ -92,7 +93,8 @@ def row(nbytes, seconds, given):
     first = [nbytes, nbytes // BYTES[given["dtype"]], given["dtype"], "sum"]
     first += ["-1"] * (given["version"] != "old")
     halves = []
-    for group, factor in (("out", 1.0), ("in", given["slower"])):
+    slower = given["slower"](nbytes) if callable(given["slower"]) else given["slower"]
+    for group, factor in (("out", 1.0), ("in", slower)):
         rate = nbytes / (factor * seconds) / 1e9
         cells = [digits(1e6 * factor * seconds, 7), digits(rate, 6)]
         cells += [digits(rate * given["ratio"], 6), given["checks"]]
