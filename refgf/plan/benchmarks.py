@@ -51,6 +51,15 @@ TYPES |= {4: "float int int32 uint32 float32", 8: "double int64 uint64 float64"}
 ROUNDED = 1e-9  # relative error of these computations
 ITEMSIZE = {name: nbytes for nbytes, names in TYPES.items() for name in names.split()}
 DEVICE = r"\bRank\s+(\d+)\s(?:\s*Group\s+(\d+))?.*?\son\s+(\S+)\s+device\s+(\d+)\s*(\[\S+\])?"
+SETTINGS = {  # of nccl-tests, in the text before a table: what is wrong with its times
+    "Blocking Enabled": "blocking (-z): each call waits for the one before, and alpha holds its "
+    "launch, which overlaps with computing in training.",
+    r"agg iters: *([2-9]\d*|1\d+)": "{} calls were sent as one (-m), and alpha is that of a share.",
+    r"warmup iters: *0\b": "no warm-up (-w 0): the first call of a size is among those timed, and "
+    "its connections may be set up in it. Measure with -w 5 -n 20.",
+    r"(?<!warmup )(?<!agg )iters: *1\b": "one call of each size (iters: 1), so no time is a mean. "
+    "Measure with -n 20.",
+}
 
 
 @dataclass(frozen=True)
@@ -121,40 +130,20 @@ def read_nccl(table: Table, path: str, stated: Stated) -> Measured:
         title = f"nccl-tests, {size} GPUs of one host"
     pairs = in_place(table)
     found = Measured(title, size, per_host=per_host, **fitted(points, path, pairs))
-    notes = found.notes
-    if "Blocking Enabled" in table.before:
-        said = "WARNING: blocking (-z): each call waits for the one before, and alpha holds its "
-        notes = (*notes, said + "launch, which overlaps with computing in training.")
-    grouped = re.search(r"agg iters: *(\d+)", table.before)
-    if grouped and int(grouped[1]) > 1:
-        said = f"WARNING: {grouped[1]} calls were sent as one (-m), and alpha is that of a share."
-        notes = (*notes, said)
-    notes = (*notes, *few_calls(table))
+    seen = ((said, re.search(sign, table.before)) for sign, said in SETTINGS.items())
+    notes = (*found.notes, *(f"WARNING: {said.format(*it.groups())}" for said, it in seen if it))
     if table.in_place:
         notes = (*notes, "Only its in-place columns have times, and they are used.")
     notes = (*notes, *other_in_place(pairs))
-    found = replace(found, notes=notes)
-    return of_nccl(found, *algorithms_of(table), own_choice="NCCL_ALGO" not in table.before)
-
-
-def few_calls(table: Table) -> tuple[str, ...]:
-    """Warnings of times that are no mean, or that hold a first call."""
-    warmup = re.search(r"warmup iters: *0\b", table.before)
-    single = re.search(r"(?<!warmup )(?<!agg )iters: *1\b", table.before)
-    said = "WARNING: no warm-up (-w 0): the first call of a size is among those timed, and its "
-    notes = (said + "connections may be set up in it. Measure with -w 5 -n 20.",) if warmup else ()
-    said = "WARNING: one call of each size (iters: 1), so no time is a mean. Measure with -n 20."
-    return (*notes, said) if single else notes
+    own = "NCCL_ALGO" not in table.before
+    return of_nccl(replace(found, notes=notes), *algorithms_of(table), own_choice=own)
 
 
 def in_place(table: Table) -> list[tuple[int, float]]:
     """[(bytes, time in place / time out of place)] of rows that have both."""
-    found = []
-    for row in table.rows:
-        times = [number(word)[0] for word in row["time"]]
-        if len(times) > 1 and min(times) > 0 and int(row["size"][0]) >= AVOIDED:
-            found.append((int(row["size"][0]), times[1] / times[0]))
-    return found
+    rows = ((int(r["size"][0]), [number(word)[0] for word in r["time"]]) for r in table.rows)
+    each = ((n, *times) for n, times in rows if len(times) > 1 and min(times) > 0)
+    return [(n, again / once) for n, once, again in each if n >= AVOIDED]
 
 
 def other_in_place(pairs: list[tuple[int, float]]) -> tuple[str, ...]:
@@ -166,7 +155,7 @@ def other_in_place(pairs: list[tuple[int, float]]) -> tuple[str, ...]:
     said = f"WARNING: {count} of {len(pairs)} times in place, as PyTorch and Horovod sum, are more "
     said += f"than {100 * NOISY:.0f} % from those out of place, which are used: {nbytes:,} bytes "
     return (
-        said + f"take {share:.2g} times as long. The intervals may not hold that. Measure again.",
+        said + f"take {share:.2g} times as long. An interval may not hold that. Measure again.",
     )
 
 
