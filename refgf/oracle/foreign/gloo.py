@@ -46,7 +46,7 @@ class GlooRanks:
         environment |= {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # gloo, on the CPU
         if sys.platform.startswith("linux"):
             environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        words = [server, ",".join(map(str, groups)), self.store, *map(str, files)]
+        words = [str(os.getpid()), server, ",".join(map(str, groups)), self.store, *map(str, files)]
         command = [sys.executable, "-P", "-m", "refgf.oracle.foreign.gloo", *words]
         self.process = Program(command, env=environment, pass_fds=files, **options)
         for pipe in remote:
@@ -113,8 +113,9 @@ def free_ports(count: int) -> list[int]:
         return [own.getsockname()[1] for own in sockets]
 
 
-def main(name: str, groups: str, store: str, *files: str) -> None:
-    """Fork a process for each pipe."""
+def main(judge: str, name: str, groups: str, store: str, *files: str) -> None:
+    """Fork a process for each pipe. judge: its process number."""
+    orphans.keep(int(judge))
     server, pipes = importlib.import_module(name), [Connection(int(file)) for file in files]
     try:
         server.prepare()

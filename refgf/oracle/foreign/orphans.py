@@ -14,12 +14,10 @@ nothing.
 
 import contextlib
 import ctypes
-import functools
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -52,15 +50,14 @@ def die_with_parent() -> None:
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def keeper() -> Callable[[], None] | None:
-    """For Popen's `preexec_fn`: its process becomes the keeper, with its child's exit code."""
+def keep(command: int) -> None:
+    """Return in a child, which will be judged. This process becomes its keeper, with its exit code.
+
+    command: the number of the process that started this one. To be called while this process is
+    small: the keeper stays as large as it is now, and all memory is copied that either one changes.
+    """
     if not sys.platform.startswith("linux"):
-        return None
-    return functools.partial(_keep, os.getpid())
-
-
-def _keep(command: int) -> None:
-    """Return in a child, which will be judged; stay in this process until that has ended."""
+        return
     unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     judged = os.fork()

@@ -9,6 +9,7 @@ happens in the judge. Answers are bytes that nothing executes.
 """
 
 import contextlib
+import functools
 import json
 import os
 import secrets
@@ -18,6 +19,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,23 +58,13 @@ class Forged(Exception):
 
 
 class Program(subprocess.Popen):
-    """A program in a session of its own, with a keeper (orphans.py) and without input."""
+    """A program in a session of its own, without input. One of ours starts with `orphans.keep`."""
 
-    def __init__(self, words: list[str], most_bytes: int = 0, **options: Any):
-        """most_bytes: of a file that it writes, or of what it prints. options: of Popen."""
-        keep, limited = orphans.keeper(), bool(most_bytes and resource)
-
-        def prepare() -> None:
-            if limited:
-                hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-                most = most_bytes if hard == resource.RLIM_INFINITY else min(hard, most_bytes)
-                resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-            if keep:
-                keep()
-
+    def __init__(self, words: list[str], **options: Any):
+        """options: of Popen."""
         options |= {"stdin": subprocess.DEVNULL, "start_new_session": True}
         self._is_over = False
-        super().__init__(words, preexec_fn=prepare if keep or limited else None, **options)
+        super().__init__(words, **options)
 
     def end(self) -> None:
         """End it and its children. Once: the kernel gives its number to another process later."""
@@ -82,6 +74,22 @@ class Program(subprocess.Popen):
         with contextlib.suppress(ProcessLookupError):  # it has ended, and left no children
             os.killpg(self.pid, signal.SIGKILL)
         self.wait()
+
+
+def limited(most_bytes: int) -> Callable[[], None] | None:
+    """Popen's preexec_fn for a program that is not ours: a keeper for it, and a limit.
+
+    most_bytes: of a file that it writes, or of what it prints. Python then copies the tables of all
+    memory of this process, which a start without preexec_fn shares.
+    """
+    return functools.partial(_limit, most_bytes, os.getpid()) if resource else None
+
+
+def _limit(most_bytes: int, command: int) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    most = most_bytes if hard == resource.RLIM_INFINITY else min(hard, most_bytes)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    orphans.keep(command)
 
 
 @dataclass
@@ -110,7 +118,7 @@ class Process:
         self.socket, remote = socket.socketpair()
         with remote:
             self.process = Program(
-                [sys.executable, "-P", start.__file__, str(remote.fileno())],
+                [sys.executable, "-P", start.__file__, str(os.getpid()), str(remote.fileno())],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT if server.errors else subprocess.DEVNULL,
                 env=view.environment(whole),

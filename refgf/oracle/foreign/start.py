@@ -1,12 +1,13 @@
-"""The process of foreign code. It is started as a script: python -P start.py DESCRIPTOR
+"""The process of foreign code. It is started as a script: python -P start.py JUDGE DESCRIPTOR
 
     judge    ---- {"wall", "modules", "server", "arguments", ...} ---->
              <--- what stays open, before any foreign code runs -------
              ---- questions ---->   server.opened(**arguments): the first answer, and a function
              <--- answers -------   for the others; None if there will be none
 
-First the wall, then NumPy, then, at the first question, the foreign code. modules: {name: [path,
-text, is it a package]} of refgf where nothing of refgf may be read; None: from the checkout.
+JUDGE: its process number. First the keeper, while this process is small; then the wall and NumPy;
+at the first question the foreign code. modules: {name: [path, text, is it a package]} of refgf
+where nothing of refgf may be read; None: from the checkout.
 """
 
 import contextlib
@@ -59,6 +60,9 @@ def own_modules_first(more: list[str], last: list[str]) -> None:
 
 def main() -> None:
     sys.path.insert(0, ROOT)
+    from refgf.oracle.foreign import orphans
+
+    orphans.keep(int(sys.argv.pop(1)))
     from refgf.oracle.foreign import wall
     from refgf.oracle.foreign.connection import Connection
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from refgf.oracle.foreign import orphans, ranks, scratch
 from refgf.oracle.foreign.guard import ENDS, contained, describe
-from refgf.oracle.foreign.process import Program
+from refgf.oracle.foreign.process import Program, limited
 from refgf.oracle.foreign.report import exit_name, shown
 from refgf.oracle.foreign.untrusted import BadFile, read_bytes
 from refgf.oracle.judge.cases import inside, load_tensors, save_case
@@ -222,7 +222,7 @@ class Command:
     def _exit_code(self, words: list[str], log: IO[bytes]) -> int | None:
         """None after the time limit. Its children end with it: it has its own process group."""
         try:
-            program = Program(words, LARGEST_OUTPUT, stdout=log, stderr=log)
+            program = Program(words, preexec_fn=limited(LARGEST_OUTPUT), stdout=log, stderr=log)
         except OSError as error:
             raise ValueError(
                 f"verify: got {words[0]!r}, which cannot run: {error.strerror}; wanted a program; "
