@@ -68,6 +68,8 @@ export OMPI_MCA_rmaps_base_oversubscribe ?= true
 export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
 export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
+# Images of containers often set it: each of the thousands of processes of make test would compile the project again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-long test-oldest attack mutation peers gpu-check gpu-pack figures reading spec site site-serve slides clean setup .venv-openmpi .venv-cuda .venv-platforms
 .DEFAULT_GOAL := demo

@@ -107,6 +107,14 @@ def test_a_python_that_does_not_exist_is_one_sentence(tmp_path, python):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_python_keeps_what_it_has_compiled(tmp_path):
+    """Else each of the thousands of processes of the tests compiles the project again."""
+    command = stubs(tmp_path, 'echo "kept: ${PYTHONDONTWRITEBYTECODE-yes}"')
+    given = environment() | {"PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([*command, "lesson-00"], env=given, capture_output=True, text=True)
+    assert "kept: yes" in done.stdout, done.stderr
+
+
 def follows() -> bool:
     """Can a process here ask for a signal when its parent ends?"""
     if not shutil.which("setpriv"):
