@@ -27,12 +27,11 @@ perceptrons? Rank 0 measures kernels while the others sleep. After this lesson y
 from a fitted model, and judge a model by kernels that it has not seen.
 
 APPENDIX    From layers to steps, as Barrachina et al. build them: kernels, and a formula for the
-            rings. Measured: steps of 2, 4 and 8 ranks whose rings follow backward. Computed, with
-            `step_s` below: the bottleneck of a step on a cluster that nobody has built. It is the
-            resource that takes the largest share of the step's time: flops or memory, with all
-            kernels that they limit, or the network, with the exchange that is not hidden. There are
-            p ranks, each with a batch of its own (weak scaling), n elements in a layer, and links
-            with alpha and beta:
+            rings. Measured: steps of 2, 4 and 8 ranks whose rings follow backward. Computed: the
+            bottleneck of a step on a cluster that nobody has built, so the resource that takes the
+            largest share of its time: flops, memory, or the network with what of the exchange is
+            not hidden. There are p ranks, each with a batch of its own (weak scaling), n elements
+            in a layer, and links with alpha and beta. `step_s` below:
 
                 ring      2(p-1) (alpha + 4n/p beta)
                 step      max(end of the kernels, end of the last ring), rings next to backward
@@ -64,7 +63,6 @@ from lab.performance import layer_limits, oracle, picture
 from lab.performance.bottleneck_study import V100
 from lab.performance.claims import REVEAL
 from refgf.papers.barrachina.kernels import KernelShape
-from refgf.papers.barrachina.roofline import layer_times
 
 # ---- the idea ----
 
@@ -91,7 +89,7 @@ def step_s(forward_s, backward_s, elements, p: int, link: tuple) -> tuple[float,
     return total_s, compute_s / total_s if total_s > 0 else 1.0
 
 
-# ---- one kernel, and one step ----
+# ---- one kernel ----
 
 
 def show_kernel(run: kit.Run) -> None:
@@ -105,21 +103,6 @@ def show_kernel(run: kit.Run) -> None:
     )
     limit = V100.limit(flops, nbytes)
     run.say(f"    on a V100 at least {kit.seconds(least_s)}, limited by {limit}")
-
-
-def show_step(run: kit.Run) -> None:
-    """A step of 64 V100s by their rooflines, a ring for each layer."""
-    base, workload = bottleneck_study.BASE, bottleneck_study.NETWORKS["ResNet-50"]()
-    times = layer_times(workload, base["batch"], V100)
-    elements = np.array([layer.parameters for layer in workload.layers])
-    passes = (
-        np.array([getattr(t, f"{each}_s") for t in times]) for each in ("forward", "backward")
-    )
-    link = bottleneck_study.ALPHA_S, 1 / base["link"]
-    total_s, efficiency = step_s(*passes, elements, base["ranks"], link)
-    run.section(f"Appendix: a step of {base['ranks']} V100s, composed (PREDICTED)")
-    run.say(f"{workload.name}, {base['batch']} images each, 56 Gbit/s, a ring for each layer:")
-    run.say(f"    {kit.seconds(total_s)}, scaling efficiency {efficiency:.0%}")
 
 
 # ---- the lesson ----
@@ -148,7 +131,7 @@ def models(run: kit.Run) -> tuple[dict, dict]:
 def bottlenecks(run: kit.Run) -> dict:
     """The computed part of the appendix: limits of layers, the bottleneck of a step, on rank 0."""
     layers = layer_limits.find(run)
-    show_step(run)
+    bottleneck_study.show_step(run, step_s)
     return {"layers": layers} | bottleneck_study.study(run)
 
 

@@ -5,6 +5,8 @@ It is the resource that takes the largest share of the step: roofline.Point.bott
 
 from functools import partial
 
+import numpy as np
+
 import kit
 from refgf.papers.barrachina import roofline
 from refgf.papers.scaling.systems import System
@@ -28,6 +30,20 @@ def point(workload, **changes) -> roofline.Point:
     return roofline.study(
         workload, given["batch"], node, link, given["ranks"], partial(predicted_step, system=SYSTEM)
     )
+
+
+def show_step(run: kit.Run, step_s) -> None:
+    """A step of BASE with a ring for each layer. step_s: the lesson's."""
+    workload, batch = NETWORKS["ResNet-50"](), BASE["batch"]
+    times = roofline.layer_times(workload, batch, V100)
+    forward_s, backward_s = (
+        np.array([getattr(layer, f"{way}_s") for layer in times]) for way in ("forward", "backward")
+    )
+    elements, link = [layer.parameters for layer in workload.layers], (ALPHA_S, 1 / BASE["link"])
+    total_s, efficiency = step_s(forward_s, backward_s, np.array(elements), BASE["ranks"], link)
+    run.section(f"Appendix: a step of {BASE['ranks']} V100s, composed (PREDICTED)")
+    run.say(f"{workload.name}, {batch} images each, 56 Gbit/s, a ring for each layer:")
+    run.say(f"    {kit.seconds(total_s)}, scaling efficiency {efficiency:.0%}")
 
 
 def study(run: kit.Run) -> dict:
