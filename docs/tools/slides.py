@@ -7,8 +7,12 @@
 
 A mark follows its number, and says where the number is from. It is an expression of the names in a
 figure's JSON: 2.9<!-- = worth[3]["own"] in 00_two_ranks -->
+
+A condition follows a sentence or a title that a new measurement could make wrong. A test says where
+one does not hold: Both are a tie.<!-- if tie(rows[0]["step"], rows[1]["step"]) in 04_overlap -->
 """
 
+import itertools
 import json
 import re
 import shutil
@@ -20,7 +24,37 @@ ROOT = Path(__file__).resolve().parents[2]
 DECKS = sorted((ROOT / "lessons" / "slides").glob("[0-9]*.md"))
 PICTURE = re.compile(r'!\[([^\]]*)\]\(([^)\s]+)(?: "([\d. ]+)")?\)')
 MARK = re.compile(r"(\d[\d,]*(?:\.\d+)?)(<!-- = (.+?) in (\w+) -->)", re.DOTALL)
+CONDITION = re.compile(r"<!-- if (.+?) in (\w+) -->", re.DOTALL)
 NOTE = re.compile(r"<!--(?! _).*?-->", re.DOTALL)  # <!-- _class: lead --> is none
+
+
+def tie(one: dict, other: dict) -> bool:
+    """Do the intervals of these two timings overlap?"""
+    return one["low_s"] <= other["high_s"] and other["low_s"] <= one["high_s"]
+
+
+def most(rows: list[dict]) -> set[str]:
+    """Names of the rows whose step gains most over the row above: several in a tie."""
+    gains = {}
+    for one, other in itertools.pairwise(row["step"] for row in rows):
+        ends = one["low_s"] - other["high_s"], one["high_s"] - other["low_s"]
+        gains[rows[len(gains) + 1]["name"]] = (one["median_s"] - other["median_s"], *ends)
+    largest = max(gains.values())
+    return {name for name, (_, _, high) in gains.items() if high >= largest[1]}
+
+
+NAMES = {"len": len, "set": set, "all": all, "max": max, "min": min, "tie": tie, "most": most}
+
+
+def value(expression: str, figure: str):
+    """An expression of the names in a figure's JSON."""
+    result = json.loads((ROOT / "figures" / f"{figure}.json").read_text())
+    return eval(expression, {"__builtins__": NAMES, **result})
+
+
+def not_so(text: str) -> list[str]:
+    """A deck's conditions that do not hold in the figures."""
+    return [" in ".join(found) for found in CONDITION.findall(text) if not value(*found)]
 
 
 def with_numbers(text: str) -> str:
@@ -28,9 +62,7 @@ def with_numbers(text: str) -> str:
 
     def number(match: re.Match) -> str:
         old, mark, expression, figure = match.groups()
-        result = json.loads((ROOT / "figures" / f"{figure}.json").read_text())
-        value = eval(expression, {"__builtins__": {"len": len, "set": set}}, result)
-        return f"{value:,.{len(old.partition('.')[2])}f}{mark}"
+        return f"{value(expression, figure):,.{len(old.partition('.')[2])}f}{mark}"
 
     return MARK.sub(number, text)
 
@@ -65,7 +97,7 @@ def cropped(svg: Path, crop: str) -> str:
 
 def spoken(text: str, notes: bool) -> str:
     """A deck without marks, which Marp would print among the notes; perhaps without notes, too."""
-    text = MARK.sub(r"\1", text)
+    text = CONDITION.sub("", MARK.sub(r"\1", text))
     return text if notes else NOTE.sub("", text)
 
 

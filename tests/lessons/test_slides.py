@@ -25,6 +25,9 @@ class TestADeck:
         text = deck.read_text()
         assert slides.with_numbers(text) == text, "next: python docs/tools/slides.py"
 
+    def test_each_claim_holds_in_the_figures(self, deck):
+        assert not slides.not_so(deck.read_text()), "next: mend the sentence before <!-- if ... -->"
+
     def test_each_number_that_stands_out_says_where_it_is_from(self, deck):
         for page in pages(deck):
             for number in re.findall(r"\*\*([^*]*\d.*?)\*\*", page, re.DOTALL):
@@ -56,12 +59,25 @@ def test_a_number_that_is_no_longer_measured_is_noticed():
     assert slides.with_numbers(f"9.99{mark} and 9{mark}") == f"2.67{mark} and 3{mark}"
 
 
+def test_a_claim_that_holds_no_longer_is_named():
+    """later_s is (mean, half of its interval); a tie is an overlap of two timings' intervals."""
+    right = 'Later.<!-- if learning["later_s"][0] > 0 in 07_gradientflow -->'
+    wrong = 'First.<!-- if learning["later_s"][0] < 0 in 07_gradientflow -->'
+    assert slides.not_so(f"{right} {wrong}") == ['learning["later_s"][0] < 0 in 07_gradientflow']
+    low, high, both = ({"low_s": a, "high_s": b} for a, b in ((1, 2), (3, 4), (2, 3)))
+    assert slides.tie(low, both) and slides.tie(both, high) and slides.tie(high, both)
+    assert not slides.tie(low, high) and not slides.tie(high, low)
+
+
 @pytest.mark.parametrize("deck", slides.DECKS, ids=lambda deck: deck.stem)
 def test_students_get_slides_without_notes(deck):
     """The same slides, of which comments are kept that set a class."""
     text = deck.read_text()
     taught, given = (slides.spoken(text, notes) for notes in (True, False))
-    assert "<!-- = " not in taught and len(re.findall(r"^\d+ min\. ", taught, re.M)) >= 11
+    assert (
+        not re.search("<!-- (=|if) ", taught)
+        and len(re.findall(r"^\d+ min\. ", taught, re.M)) >= 11
+    )
     assert " min. " not in given and "SLIP" not in given and "<!-- =" not in given
     assert set(re.findall("<!--.*", given)) == {
         "<!-- _class: lead -->",
