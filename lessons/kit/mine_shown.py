@@ -26,7 +26,7 @@ def said(series: dict, busy: bool = False) -> str:
 
     busy: other programs took the cores, and times are not compared
     """
-    ours, yours = ([middle(value) for value in series[key]] for key in ("ours", "yours"))
+    ours, yours = medians(series)
     unit, note = UNITS[series["unit"]], series.get("note", "")
     start = "WRONG: " * is_wrong(series) + f"your {called(series)} ({lowered(series['title'])}): "
     pairs = list(zip(series["x"], ours, yours))
@@ -78,17 +78,28 @@ def both(pair: tuple, unit: Callable) -> str:
 
 
 def different(series: dict) -> list[tuple]:
-    """(x, ours, yours) of the points whose values are not alike.
-
-    A difference of long numbers, such as exposed = end - computing, is a rounding where it should
-    be 0. So values may differ by the ROUNDING of the largest number of the series, and of `added`,
-    the sum of what its values are made of.
-    """
-    ours, yours = ([middle(value) for value in series[key]] for key in ("ours", "yours"))
-    known = [abs(x) for x in (*ours, *yours, series.get("added", 0.0)) if x is not None]
-    rounding = ROUNDING * max(filter(math.isfinite, known), default=0.0)
+    """(x, ours, yours) of the points whose values are not alike."""
+    ours, yours = medians(series)
     points = zip(series["x"], ours, yours)
-    return [point for point in points if not alike(*point[1:], rounding)]
+    return [point for point in points if not alike(*point[1:], rounding(series))]
+
+
+def medians(series: dict) -> list[list]:
+    """Ours and yours. A rounding is 0: exposed = end - computing may be -1e-19 s."""
+    both = ([middle(value) for value in series[key]] for key in ("ours", "yours"))
+    least = rounding(series)
+    return [[0.0 if x is not None and abs(x) <= least else x for x in values] for values in both]
+
+
+def rounding(series: dict) -> float:
+    """What a difference of long numbers may be wrong by.
+
+    That is the ROUNDING of the largest number of the series, and of `added`, the sum of what its
+    values are made of.
+    """
+    known = [middle(value) for key in ("ours", "yours") for value in series[key]]
+    known = [abs(x) for x in (*known, series.get("added", 0.0)) if x is not None]
+    return ROUNDING * max(filter(math.isfinite, known), default=0.0)
 
 
 def alike(one, other, rounding: float = 0.0) -> bool:

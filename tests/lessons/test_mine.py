@@ -307,6 +307,8 @@ def test_a_rounding_of_what_was_added_is_no_difference():
     assert not mine_shown.different(series([0.04, -1e-19], [0.04, 0.0]))
     assert not mine_shown.different(series([-1e-19], [0.0], x=["a"], added=0.1))
     assert mine_shown.different(series([-1e-19], [0.0], x=["a"]))
+    hidden = mine_shown.said(series([0.04, -1e-19], [0.04, -1e-19], unit="s", added=0.1))
+    assert hidden.endswith("as ours (a: 40 ms, b: 0 us)")
     (found,) = mine_shown.different(series([0.04, 1e-12], [0.04, 0.0]))
     assert found == ("b", 1e-12, 0.0)
 
