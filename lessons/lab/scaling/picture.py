@@ -17,7 +17,7 @@ from refgf.papers.scaling.rows import SYSTEMS
 MS, EFFICIENCY = 1e3, "scaling efficiency, %"
 RANKS = "ranks, a batch each (weak scaling)"
 NAMES = {"10GbE": "10 Gbit/s Ethernet", "56Gb IB": "56 Gbit/s InfiniBand"}
-WHAT = {bars.RING: "eager", bars.CSC: "everything\nswitched on"}
+WHAT = {bars.RING: "eager", bars.CSC: "everything switched on"}
 OF_512 = "throughput of 512 GPUs over one GPU"
 # GradientFlow's word: throughput of 512 GPUs over one GPU's, AlexNet
 SPEEDUP = next(each.published for each in HEADLINES if each.name.endswith(OF_512))
@@ -73,20 +73,20 @@ def draw_curves(axis, points: list[dict]) -> None:
         found = [(p, row) for p in points for row in p["rows"] if row["name"] == name]
         off = [p["off"] for p, _ in found]
         percents = bars.efficiencies(off, [row["timing"] for _, row in found])
-        axes.points(axis, [p["ranks"] for p, _ in found], percents, **style)
+        label = WHAT.get(short(name), short(name))
+        axes.points(axis, [p["ranks"] for p, _ in found], percents, label=label, **style)
         curve = last.get("curve_s") or [(p["ranks"], row["predicted_s"]) for p, row in found]
         x, predicted = zip((1, 100.0), *((p, efficiency(off_s, step_s)) for p, step_s in curve))
         axis.plot(x, predicted, "--", color=style["color"], lw=1.5)
-        spot, up = (x[len(x) // 2], predicted[len(x) // 2]), 8 if last is rows[0] else -32
-        place = {"textcoords": "offset points", "ha": "center", "color": style["color"]}
-        axis.annotate(WHAT.get(short(name), short(name)), spot, (0, up), **place)
         sizes |= set(x)
     logarithmic(axis, sorted(sizes))
     if max(sizes) > points[-1]["ranks"]:
         start = points[-1]["ranks"] * 2**0.5
         axis.axvspan(start, max(sizes), color="grey", alpha=0.12, lw=0)
-        axis.annotate("grey: PREDICTED only", (start, 55), (6, 0), textcoords="offset points")
-    axis.set(title="Points: measured; dashed: the formula", ylim=(0, 110))
+    title = "Points: measured; dashed: the formula\n(grey: PREDICTED only)"
+    axis.set(title=title, ylim=(0, 110))
+    if rows:
+        axis.legend()
 
 
 def above_100(point: dict, off_s: float) -> str:
