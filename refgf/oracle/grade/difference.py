@@ -22,10 +22,13 @@ def difference(got: Any, wanted: Any, relative: float = 0.0, place: str = "") ->
     """ "" if a result is right, else where it differs first: "result[2][0], element 4: got ..."
 
     Where a list is wanted, an array of as many equal items is right, too: p rows for p arrays.
+    Where a number is wanted, so is an array of shape ().
     place: of an item of the result, as Python writes it
     """
     if isinstance(wanted, np.ndarray):
         return array_difference(got, wanted, relative, place)
+    if isinstance(got, np.ndarray) and not got.ndim:
+        got = got.item()
     inside, place = place or "result", place and f"{place}: "
     if got is None and wanted is not None:
         return f"{place}got None; wanted {brief(wanted)}: is a return missing?"
@@ -69,7 +72,8 @@ def array_difference(got: Any, wanted: np.ndarray, relative: float, inside: str)
     if got is None:
         return f"{place}got None; wanted an array: is a return missing?"
     if not isinstance(got, np.ndarray):
-        return f"{place}got {brief(got)}; wanted an array of shape {wanted.shape}"
+        hint = ": return an array, not a list" * isinstance(got, list)
+        return f"{place}got {brief(got)}; wanted an array of shape {wanted.shape}{hint}"
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         kinds = f"got {got.dtype} of shape {got.shape}; wanted {wanted.dtype} of {wanted.shape}"
         return f"{place}{kinds}"

@@ -303,6 +303,6 @@ def typical(mistakes: list[TypicalMistake], wrong: list[Wrong], relative: float)
                 results = [plain(returned(mistake.function, w.case.arguments)) for w in wrong]
         except Exception:  # noqa: BLE001  a mistake may fail for some arguments
             continue
-        if not any(difference(mine, w.result, relative) for mine, w in zip(results, wrong)):
+        if not any(difference(w.result, mine, relative) for mine, w in zip(results, wrong)):
             found.append(mistake.sentence)
     return found

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from refgf.oracle.grade import marking, report
-from refgf.oracle.grade.difference import plain
+from refgf.oracle.grade.difference import difference, plain
 from refgf.oracle.grade.trusted import mark_of
 from refgf.oracle.spec.exercise import Collective
 from tests.support.students import ANSWERS, ROOT, InThisProcess, answers_with
@@ -105,6 +105,27 @@ def has_number(value):
     if isinstance(value, list | dict):
         return any(map(has_number, value.values() if isinstance(value, dict) else value))
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def lists_of(value):
+    """A result with lists in place of arrays."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, list):
+        return [lists_of(item) for item in value]
+    return {k: lists_of(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize("lesson", [*LESSONS, "03v1", "17v3"])
+def test_right_numbers_in_lists_are_no_typical_mistake(lesson):
+    for exercise in marking.exercises_of(lesson):
+        for part in [] if isinstance(exercise, Collective) else exercise.parts:
+            cases = marking.cases_of(part, [marking.PUBLIC_SEED])
+            right = [(case, plain(exercise.wanted(case.arguments))) for case in cases]
+            wrong = [marking.Wrong(case, lists_of(value), value) for case, value in right]
+            wrong = [w for w in wrong if difference(w.result, w.wanted, exercise.relative)]
+            named = marking.typical(exercise.mistakes, wrong, exercise.relative) if wrong else []
+            assert not named, (exercise.name, part.what, named)
 
 
 def numeric_parts(exercise):
