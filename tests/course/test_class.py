@@ -129,6 +129,13 @@ def test_a_row_says_why_nothing_was_judged():
     assert row(ended, wrong, wrong, "not written")[-4] == (
         f"{exercises[0].name}: hung; {exercises[3].name}: not written"
     )
+    forbidden = "raised PermissionError: an exercise may not use os.kill (line 1), for f(1)"
+    assert row("wrote into the connection of its judge", forbidden, "ran out of memory", wrong)[
+        -4
+    ] == "; ".join(
+        f"{exercise.name}: {why}"
+        for exercise, why in zip(exercises, ("tampered", "forbidden", "memory"))
+    )
     assert row(*[wrong] * 4)[-4] == "" and row(*[wrong] * 4)[0] == "'=a.py"
 
 

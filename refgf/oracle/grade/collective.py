@@ -176,4 +176,5 @@ def how_it_ended(code: int | None) -> str:
         return "closed the connection to its judge"
     if code < 0:
         return f"its process ended with {signal.Signals(-code).name}"
-    return f"ended its process with exit code {code} (os._exit?)"
+    guess = "os._exit, or one of Python's own functions replaced?" if code == 1 else "os._exit?"
+    return f"ended its process with exit code {code} ({guess})"

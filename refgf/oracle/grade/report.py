@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import textwrap
 from dataclasses import asdict
 
@@ -16,9 +17,14 @@ UNJUDGED = {  # what a sentence on an exercise says, and in a word why nothing o
     "could not be read": "unreadable",
     "could not be judged": "not judged",
     "ended its": "crashed",
+    "its process ended": "crashed",
+    "ran out of memory": "memory",
+    "wrote into": "tampered",
+    "closed the connection": "tampered",
     "not written": "not written",
     "absent": "absent",
 }
+FORBIDDEN = re.compile("raised PermissionError: (an|this) exercise may not")
 
 
 def totals(marks: list[Mark]) -> tuple[int, int]:
@@ -57,7 +63,8 @@ def unjudged(marks: list[Mark]) -> str:
     found = {}
     for mark in marks:
         said = mark.parts[0].sentence if not mark.points else ""
-        if why := next((word for start, word in UNJUDGED.items() if said.startswith(start)), ""):
+        why = next((word for start, word in UNJUDGED.items() if said.startswith(start)), "")
+        if why := "forbidden" if FORBIDDEN.search(said) else why:
             found[mark.name] = why
     if len(found) == len(marks) and len(set(found.values())) == 1:
         return next(iter(found.values()))

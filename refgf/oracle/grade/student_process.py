@@ -30,6 +30,8 @@ from refgf.oracle.grade.encoding import decoded, encoded, in_bytes
 from refgf.oracle.grade.rank import Channel
 
 WIDE = "it has null bytes, as UTF-16 has; next: save it as UTF-8"
+NOTEBOOK = "it is a notebook, not a Python file; next: export it as .py"
+PROVIDED = sys.stdlib_module_names | {"numpy"}
 REFUSED = {
     *("socket.connect", "socket.bind", "socket.getaddrinfo", "subprocess.Popen", "pty.spawn"),
     *("os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.kill"),
@@ -43,17 +45,25 @@ def guard(file: str, project: str, allowed: list[str]) -> None:
 
     def hook(event: str, arguments: tuple) -> None:
         if event == "import":
-            name = str(arguments[0])
-            if name.split(".")[0] in ("refgf", "lab", "kit") and not permitted(name, allowed):
-                raise PermissionError(f"this exercise may not import {name}")
-            if name.split(".")[0] == "mpi4py":
-                raise PermissionError("an exercise may not import mpi4py; its ranks are in `comm`")
+            refuse_import(str(arguments[0]), allowed)
         elif event in REFUSED:
             raise PermissionError(f"an exercise may not use {event}")
         elif event == "open":
             refuse_file(file, project, allowed, *arguments[:3])
 
     sys.addaudithook(hook)
+
+
+def refuse_import(name: str, allowed: list[str]) -> None:
+    """Only Python's own modules and NumPy, whatever is installed: marks are equal everywhere."""
+    package = name.partition(".")[0]
+    if package in ("refgf", "lab", "kit") and not permitted(name, allowed):
+        raise PermissionError(f"this exercise may not import {name}")
+    if package == "mpi4py":
+        raise PermissionError("an exercise may not import mpi4py; its ranks are in `comm`")
+    known = package in (*PROVIDED, "refgf", "lab", "kit") or package.startswith("_sysconfigdata")
+    if not known:
+        raise ModuleNotFoundError(f"{package}; only NumPy and Python's own modules are there")
 
 
 def permitted(name: str, allowed: list[str]) -> bool:
@@ -88,6 +98,8 @@ def load(path: str, source: bytes) -> ModuleType:
     """The text of a Python file as a module."""
     if b"\0" in source:
         raise SyntaxError(WIDE)
+    if source.lstrip().startswith(b"{") and b'"cells"' in source:
+        raise SyntaxError(NOTEBOOK)
     module = ModuleType("student_" + os.path.basename(path).removesuffix(".py"))
     module.__file__ = path
     sys.modules[module.__name__] = module  # dataclasses look it up

@@ -119,6 +119,28 @@ def test_the_answers_imported_at_the_top(tmp_path):
     assert "may not import refgf.oracle" in sentence and "(line 1)" in sentence
 
 
+@pytest.mark.usefixtures("two_exercises")
+def test_what_is_installed_changes_no_marks(tmp_path):
+    """Only Python's own modules and NumPy: pytest is here, and not on a platform."""
+    marks = graded(tmp_path, "", before="import pytest\n")
+    assert not any(mark.points for mark in marks.values())
+    sentence = marks["ring_cost"].parts[0].sentence
+    assert "Error: pytest; only NumPy and Python's own modules are there (line 1)" in sentence
+    own = "import copy, ctypes, pickle, sysconfig, unittest, xml.dom, numpy.testing, numpy.fft"
+    without = "try:\n    import pytest\nexcept ImportError:\n    pass\n"
+    more = "from numpy.random import default_rng\nsysconfig.get_config_vars(); default_rng(1)\n"
+    marks = graded(tmp_path, "", before=f"{own}\n{more}{without}")
+    assert all(mark.points == mark.of for mark in marks.values()), marks
+
+
+@pytest.mark.usefixtures("two_exercises")
+def test_a_notebook_is_named(tmp_path):
+    file = tmp_path / "01.py"
+    file.write_text(json.dumps({"cells": [{"execution_count": None}], "nbformat": 4}, indent=1))
+    mark = marking.grade(file, "01")[0]
+    assert "it is a notebook, not a Python file; next: export it as .py" in mark.parts[0].sentence
+
+
 def test_forged_output(tmp_path):
     """What a file prints, and what it writes into every open descriptor, is no verdict."""
     forge = """
@@ -420,6 +442,8 @@ def test_an_array_for_a_list_is_right_if_its_items_are():
         == difference(np.array([[0, 4], [4, 8]]), [[0, 4], [4, 8]])
     )
     assert difference(np.array([1, 2, 4]), two) == "got [1, 2, 4]; wanted [1, 3]"
+    assert difference(np.array(0.5), 0.5) == "" != difference(np.array(0.5), 0.25)
+    assert difference([0.5], np.array([0.5])).endswith("(1,): return an array, not a list")
     assert difference(np.array(1), [1]) and difference(np.array([True]), [1])
     assert "got float64 of shape" in difference(rows.astype(float), list(rows))
     assert difference(-rows, list(rows)) and difference(rows[:1], list(rows))
