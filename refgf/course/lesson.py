@@ -26,8 +26,13 @@ class LessonFiles:
 
     @property
     def title(self) -> str:
-        """The first sentence of the starter's docstring: "Exercises of lesson 01, the ring"."""
-        return re.split("[.:]", self.starter.read_text())[0].removeprefix('"""').strip()
+        """The first sentence of the starter's docstring: "Exercises of lesson 01, the ring".
+
+        Of a variant: "Exercises of lesson 03, lazy allreduce, variant 7".
+        """
+        first = re.split("[.:]", self.starter.read_text())[0].removeprefix('"""').strip()
+        variant = divided(self.number)[1]
+        return f"{first}, variant {variant}" if variant else first
 
     @property
     def page(self) -> Path:

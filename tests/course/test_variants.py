@@ -166,3 +166,7 @@ def test_a_package_of_a_variant(tmp_path, capsys, monkeypatch):
     monkeypatch.delitem(CHANGES, "01")
     for wrong in (["build", "01", "--variant", "1"], ["build", "03", "--variant", "-1"]):
         assert main([*wrong, "--for", "plain"]) == 2 and "; wanted one" in capsys.readouterr().err
+
+
+def test_the_title_names_the_variant():
+    assert lesson_files("03v7").title == f"{lesson_files('03').title}, variant 7"
