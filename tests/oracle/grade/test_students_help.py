@@ -191,6 +191,22 @@ def test_a_gradient_without_transposing_fails_for_one_sample(marks):
     assert marks("00", code, "gradient").points == 0
 
 
+def test_seconds_without_calls_are_not_taken_for_the_longer_time(marks):
+    code = "\ndef step_seconds(calls, compute_s, a, b):\n    return compute_s\n"
+    mark = marks("03", code, "step_seconds")
+    assert mark.points == 1 and "the longer of" not in sentence(mark, "several calls")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_examples_and_one_call_get_no_point_for_the_ends(marks, seed):
+    """theta = 0 has another hidden case than the starter's example."""
+    code = """
+def lazy_calls(sizes, theta):
+    return [(0, 2), (2, 5)] if theta == 0 and sizes == [2, 3] else [(0, sum(sizes))] * bool(sizes)
+"""
+    assert marks("03", code, "lazy_calls", seed=seed).points == 0
+
+
 def test_one_call_is_not_taken_for_elements(marks):
     code = "\ndef lazy_calls(sizes, theta):\n    return [(0, sum(sizes))]\n"
     text = report.as_text([marks("03", code, "lazy_calls")])

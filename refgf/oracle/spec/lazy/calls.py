@@ -201,7 +201,8 @@ def with_a_rest(random: np.random.Generator) -> list[tuple]:
 
 
 def ends(random: np.random.Generator) -> list[tuple]:
-    return [([], 8), ([2, 3], 0), ([2, 3, 1], inf), (random.integers(1, 99, 3).tolist(), inf)]
+    drawn = [(random.integers(1, 99, 3).tolist(), theta) for theta in (inf, 0)]
+    return [([], 8), ([2, 3], 0), ([2, 3, 1], inf), *drawn]
 
 
 CALLS_03 = Exercise("03.2", float32_calls, "lazy_calls")

@@ -310,7 +310,9 @@ def step_seconds(calls: Calls, compute_s: float, a: float, b: float) -> float:
 
 def priced(random: np.random.Generator) -> list[tuple]:
     sizes = random.integers(1, 10**6, 7).tolist()
-    return [([(0, 3), (3, 10)], 0.25, 1e-3, 1e-8), (pool_slices(sizes), 0.5, 2e-3, 1e-9)]
+    calls = pool_slices(sizes)
+    longer = [(calls, 0.5, 2e-3, 1e-9), (calls, 1e-3, 2e-3, 1e-9)]  # computing, then the calls
+    return [([(0, 3), (3, 10)], 0.25, 1e-3, 1e-8), *longer]
 
 
 # the operations may be in another order: a few roundings of 1e-16
