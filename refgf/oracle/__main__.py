@@ -227,8 +227,9 @@ def grade(options: Options) -> int:
         found = [report.as_data(marks, options.lesson, file) for file, marks in rows]
         Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
     if options.csv:
-        table = [(file, marks, answered(Path(file))) for file, marks in rows]
-        text = report.as_csv(table, in_short(options.lesson), options.seed)
+        asked = in_short(options.lesson)
+        table = [(file, marks, answered(Path(file)), asked) for file, marks in rows]
+        text = report.as_csv(table, options.seed)
         Path(options.csv).write_text(text, encoding="utf-8")
     return 1 if any(mark.points < mark.of for _, marks in rows for mark in marks) else 0
 

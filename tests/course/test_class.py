@@ -120,7 +120,7 @@ def test_a_row_says_why_nothing_was_judged():
     def row(*sentences):
         marks = [no_points(each, said) for each, said in zip(exercises, sentences)]
         return next(
-            reversed(list(csv.reader(as_csv([("=a.py", marks, "03")], "03v7", 5).splitlines())))
+            reversed(list(csv.reader(as_csv([("=a.py", marks, "03", "03v7")], 5).splitlines())))
         )
 
     ended = "did not end within 15 s, for pool_slices([1])"
@@ -156,7 +156,7 @@ def test_no_entry_vanishes_and_no_marks_are_lost(tmp_path, monkeypatch, capsys):
     text = lesson_files("03v7").starter.read_text()
     others = {"zoe_zip": "", "xenia_PY": text}
     ended, out, _ = grade("03", anna_py=text, **others)
-    assert ended == 0 and out.startswith("3 students: ")
+    assert ended == 0 and "anna: " in out and "\n3 students: " in out
     assert "neither a folder nor a file NAME.py: " in out and out.count(f"{group}/") == 2
     assert f"{group / 'zoe.zip'}" in out and f"{group / 'xenia.PY'}" in out
     assert "do not answer lesson 03 as published: anna (03v7)\n" in out
@@ -174,4 +174,58 @@ def test_no_entry_vanishes_and_no_marks_are_lost(tmp_path, monkeypatch, capsys):
         assert ended == 2 and f"next: --output {output}-{lesson}" in said
         assert (output / "marks.csv").read_bytes() == before
     ended, out, _ = grade("03", anna_py=text, bob_py=text, **others)  # late ones
-    assert ended == 0 and out.startswith("4 students: ")
+    assert ended == 0 and "\n4 students: " in out
+
+
+@pytest.fixture
+def grade_class(tmp_path, monkeypatch, capsys):
+    """(lesson, *options of grade.py, name=text of the file, ...) -> exit code, out, err."""
+
+    def grade(*options, **files):
+        (tmp_path / "class").mkdir(exist_ok=True)
+        for name, text in files.items():
+            (tmp_path / "class" / f"{name}.py").write_text(text)
+        monkeypatch.setattr(plain, "settings", lambda: ("03v1", SEED))
+        output = ["--output", tmp_path / "marks"]
+        monkeypatch.setattr(
+            sys, "argv", list(map(str, ["", tmp_path / "class", *output, *options]))
+        )
+        return plain.main(), *capsys.readouterr()
+
+    return grade
+
+
+def test_each_student_by_his_own_variant(grade_class, tmp_path):
+    """A class list names the variants; the build is of any of them."""
+    answers = {n: lesson_files(f"03v{n}").answers.read_text() for n in (1, 5)}
+    listed = tmp_path / "variants.csv"
+    listed.write_text("name,variant\nanna,1\nbob,5\n\n")
+    ended, out, _ = grade_class("--variants", listed, anna=answers[1], bob=answers[5])
+    assert ended == 0 and "do not answer" not in out
+    rows = list(csv.DictReader((tmp_path / "marks" / "marks.csv").open()))
+    assert [(row["student"], row["points"], row["lesson"]) for row in rows] == [
+        ("anna", "16", "03v1"),
+        ("bob", "16", "03v5"),
+    ]
+    assert grade_class("--variants", listed)[0] == 0  # again into the same folder
+    assert "03v5" in grade_class()[2]  # whose marks by other rules are not replaced
+    listed.write_text("anna,5\nbob,5\n")
+    ended, out, _ = grade_class("--variants", listed, anna=answers[1], bob=answers[5])
+    assert ended == 0 and "do not answer the variant of their line: anna (03v1)\n" in out
+    for text, said in (("anna,1\n", "no variant of bob"), ("anna,1\nbob,x\n", "bob,x")):
+        listed.write_text(text)
+        ended, _, error = grade_class("--variants", listed)
+        assert ended == 2 and f"got {said}" in error and "wanted a line NAME,NUMBER" in error
+
+
+def test_what_is_marked_is_in_the_table_when_the_command_stops(grade_class, tmp_path, monkeypatch):
+    def stops(path, *_):
+        if path.stem == "bob":
+            raise KeyboardInterrupt
+        return plain.without_points(path, "03v1", "could not be read: a test")
+
+    monkeypatch.setattr(plain, "marked_student", stops)
+    with pytest.raises(KeyboardInterrupt):
+        grade_class(anna="", bob="", carl="")
+    rows = list(csv.DictReader((tmp_path / "marks" / "marks.csv").open()))
+    assert [row["student"] for row in rows] == ["anna"]

@@ -1,6 +1,6 @@
 """Marks for a folder of submissions: a CSV for the class and a text file for each student.
 
-    python grade.py SUBMISSIONS [--output marks]
+    python grade.py SUBMISSIONS [--output marks] [--variants variants.csv]
 
 SUBMISSIONS has a file NAME.py or a folder NAME with the lesson's file for each student. Any other
 entry has a line without points, too. So has a link, because it could name any file. A name may have
@@ -23,18 +23,21 @@ from refgf.course.autograder.submission import (
 )
 from refgf.oracle.foreign.report import as_name
 from refgf.oracle.grade.mark import Mark
-from refgf.oracle.grade.marking import answered, in_words, no_points
-from refgf.oracle.grade.report import as_csv, as_text, cell
+from refgf.oracle.grade.marking import answered, divided, in_words, no_points
+from refgf.oracle.grade.report import as_csv, as_text, cell, totals
 from refgf.oracle.grade.sandbox import workers
 
 LONGEST = 200  # bytes of a name, of the 255 that a file system bears
-Row = tuple[str, list[Mark], str]  # the student, the marks, the lesson that the file answers
+# the student, the marks, the lesson that the file answers, the lesson that it is marked by
+Row = tuple[str, list[Mark], str, str]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="grade.py", description=__doc__.split("\n")[0])
     parser.add_argument("submissions", type=Path, help="a folder: NAME.py, or NAME/ with a file")
     parser.add_argument("--output", type=Path, default=Path("marks"), help="default: marks")
+    about = "a table with a line NAME,NUMBER for each student: mark each by his own variant"
+    parser.add_argument("--variants", type=Path, metavar="CSV", help=about)
     options = parser.parse_args()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the path may be no text
@@ -42,24 +45,50 @@ def main() -> int:
     rows: list[Row] = []
     try:
         students = submissions(options.submissions)
-        require_same_class(table, lesson, students)
+        asked = [lesson] * len(students)
+        if options.variants:
+            asked = variants(options.variants, students, lesson)
+        require_same_class(table, {lesson, *asked}, students)
         options.output.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(workers()) as pool:
-            for row in pool.map(marked_student, students):
+            for row in pool.map(marked_student, students, asked):
                 rows.append(row)
-                write(options.output / f"{file_name(row[0])}.txt", text_of(row, lesson))
-        write(table, as_csv(rows, lesson, seed).replace("file,", "student,", 1))
+                write(options.output / f"{file_name(row[0])}.txt", text_of(row))
+                write(table, as_csv(rows, seed).replace("file,", "student,", 1))
+                print("{}: {} of {} points".format(row[0], *totals(row[1])), flush=True)
     except (ValueError, OSError) as error:
         print(f"grade.py: {error}", file=sys.stderr)
         return 2
     print(f"{len(rows)} students: {table}, and a text file for each")
+    wanted = "the variant of their line" if options.variants else in_words(lesson)
     for said, names in (
         ("no points, neither a folder nor a file NAME.py", map(as_name, unread(students))),
-        (f"these do not answer {in_words(lesson)}", strangers(rows, lesson)),
+        (f"these do not answer {wanted}", strangers(rows)),
     ):
         if found := ", ".join(names):
             print(f"{said}: {found}")
     return 0
+
+
+def variants(table: Path, students: list[Path], lesson: str) -> list[str]:
+    """The lesson of each student, 03v7, from a table NAME,NUMBER. ValueError for a bad line.
+
+    The first line may be a heading. What is no submission needs no line.
+    """
+    with table.open(newline="", encoding="utf-8-sig") as file:
+        rows = [row for row in csv.reader(file) if row]
+    numbers = {row[0].strip(): row[-1].strip() for row in rows}
+    wrong = [row for row in rows[1:] if len(row) != 2 or not row[1].strip().isdecimal()]
+    absent = {name_of(path) for path in students} - {name_of(path) for path in unread(students)}
+    absent -= {name for name, number in numbers.items() if number.isdecimal()}
+    if wrong or absent:
+        got = ",".join(wrong[0]) if wrong else f"no variant of {', '.join(sorted(absent))}"
+        raise ValueError(
+            f"got {got} in {table}; wanted a line NAME,NUMBER for each student; next: add it"
+        )
+    number = divided(lesson)[0]
+    asked = (numbers.get(name_of(path), "") for path in students)
+    return [f"{number}v{int(n)}" if n.isdecimal() else lesson for n in asked]
 
 
 def submissions(folder: Path) -> list[Path]:
@@ -89,7 +118,7 @@ def unread(students: list[Path]) -> list[Path]:
     ]
 
 
-def require_same_class(table: Path, lesson: str, students: list[Path]) -> None:
+def require_same_class(table: Path, asked: set[str], students: list[Path]) -> None:
     """ValueError if an earlier table would lose marks: of others, or of another lesson."""
     if not table.is_file():
         return
@@ -98,11 +127,12 @@ def require_same_class(table: Path, lesson: str, students: list[Path]) -> None:
     others = {row.get("student", "") for row in earlier} - {
         cell(name_of(path)) for path in students
     }
-    lessons = {row.get("lesson", "") for row in earlier} - {lesson}
+    lessons = {row.get("lesson", "") for row in earlier} - asked
     if others or lessons:
+        mine = "-".join(sorted(asked))
         raise ValueError(
             f"got {table}, which has marks of {', '.join(sorted(lessons | others))}; wanted a "
-            f"folder for these students and {lesson} only; next: --output {table.parent}-{lesson}, "
+            f"folder for these students and {mine} only; next: --output {table.parent}-{mine}, "
             "or another new folder"
         )
 
@@ -124,15 +154,14 @@ def write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
-def marked_student(path: Path) -> Row:
+def marked_student(path: Path, lesson: str) -> Row:
     """A row. What has no file to mark gets no points."""
-    lesson, seed = settings()
     try:
         file = file_of(path, lesson)
     except ValueError as error:
         return without_points(path, lesson, str(error))
     try:
-        return name_of(path), marks_of_file(file, lesson, seed), answered(file)
+        return name_of(path), marks_of_file(file, lesson, settings()[1]), answered(file), lesson
     except OSError as error:
         return without_points(path, lesson, f"could not be read: {error}")
 
@@ -148,15 +177,15 @@ def file_of(path: Path, lesson: str) -> Path:
 
 
 def without_points(path: Path, lesson: str, why: str) -> Row:
-    return name_of(path), [no_points(exercise, why) for exercise in exercises(lesson)], ""
+    return name_of(path), [no_points(each, why) for each in exercises(lesson)], "", lesson
 
 
-def text_of(row: Row, lesson: str) -> str:
+def text_of(row: Row) -> str:
     """A student's page. Its first line says whose marks these are, and by which rules."""
-    name, marks, theirs = row
+    name, marks, theirs, lesson = row
     other = f". This file answers {in_words(theirs)}" if theirs not in ("", lesson) else ""
     return f"{name}: {in_words(lesson)}{other}\n{as_text(marks)}\n"
 
 
-def strangers(rows: list[Row], lesson: str) -> list[str]:
-    return [f"{name} ({theirs})" for name, _, theirs in rows if theirs not in ("", lesson)]
+def strangers(rows: list[Row]) -> list[str]:
+    return [f"{name} ({theirs})" for name, _, theirs, asked in rows if theirs not in ("", asked)]

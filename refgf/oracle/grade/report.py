@@ -71,17 +71,17 @@ def unjudged(marks: list[Mark]) -> str:
     return "; ".join(f"{name}: {why}" for name, why in found.items())
 
 
-def as_csv(rows: list[tuple[str, list[Mark], str]], lesson: str, seed: int | None) -> str:
+def as_csv(rows: list[tuple[str, list[Mark], str, str]], seed: int | None) -> str:
     """A line a file: name, total, the points of each exercise, and how it was marked.
 
-    The third of a row: the lesson that the file says it answers, "" if it says none. lesson: 03v7
-    for a variant. seed: of the hidden cases, None without any.
+    The third of a row: the lesson that the file says it answers, "" if it says none. The fourth:
+    the lesson that it is marked by, 03v7 for a variant. seed: of the hidden cases, or None.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = [mark.name for mark in rows[0][1]] if rows else []
     writer.writerow(["file", "points", "of", *names, "not judged", "answers", "lesson", "seed"])
-    for file, marks, answers in rows:
+    for file, marks, answers, lesson in rows:
         points = (mark.points for mark in marks)
         how = (unjudged(marks), answers, lesson, seed)
         writer.writerow([cell(file), *totals(marks), *points, *how])
