@@ -22,7 +22,8 @@ backward passes of a step, those of the last one are taken: they are sent.
 All of a ProfilerStep counts, waiting for data too. What of it runs nothing is printed. On a GPU the
 step ends with its last kernel, if that is later than the mark. With active=3 or more the step of
 median length is taken, and the interval of pace holds all others but the first, which may hold
-start-up. On a CPU the profiler's own cost counts as computing: the interval reaches down by it.
+start-up, and more if they are few. On a CPU the profiler's own cost counts as computing: the
+interval reaches down by it.
 
 Of a step of DistributedDataParallel the exchange is taken out (ddp.py), with a warning. Traces of
 several ranks of a job, --model rank*.json, count as one step: a sum waits for the last rank. In a
@@ -78,9 +79,20 @@ def from_trace(
     said = scattered(found, alike) if len(alike) > 1 else another(first, found, others)
     (low, high), notes = found.scatter, (*found.notes, *doubts, *said)
     if len(alike) > 1:
-        low = min(low, alike[0].compute_s / found.compute_s)
-        high = max(high, alike[-1].compute_s / found.compute_s)
+        least_s, most_s = steps_held(alike)
+        low, high = min(low, least_s / found.compute_s), max(high, most_s / found.compute_s)
     return own_cost(trace, replace(found, scatter=(low, high), notes=notes))
+
+
+def steps_held(alike: list[StepTimes]) -> tuple[float, float]:
+    """The shortest and the longest step that the interval of pace holds, of n in order of length.
+
+    Few steps may all be longer than the mean of many: of normal ones that happens to 3 in 1 of 8
+    traces. So the ends are 1 / (n - 1) of their range farther out, unless one of them stalled.
+    """
+    least, most = alike[0].compute_s, alike[-1].compute_s
+    more = (most - least) / (len(alike) - 1) if most <= UNEQUAL * least else 0.0
+    return least - more, most + more
 
 
 def scattered(found: StepTimes, alike: list[StepTimes]) -> tuple[str, ...]:
@@ -89,7 +101,9 @@ def scattered(found: StepTimes, alike: list[StepTimes]) -> tuple[str, ...]:
     said = f"{len(alike)} complete steps after the first in the trace, {1e3 * least:.1f} to "
     said += f"{1e3 * most:.1f} ms: the interval of pace holds "
     if most <= UNEQUAL * least:
-        return (said + "them.",)
+        more_s = least - steps_held(alike)[0]
+        few = f", and {1e3 * more_s:.1f} ms more at each end, because few steps are no mean"
+        return (f"{said}them{few * (more_s > (1 - PACE[True][0]) * found.compute_s)}.",)
     own = found.name.rpartition(", ")[2]
     said += f"their lengths, as multiples of {own}, but not a stall in one part of a step. Profile "
     return (f"WARNING: {said}more steps, and leave out what stalls.",)
