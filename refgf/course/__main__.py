@@ -7,8 +7,9 @@ import refgf.interrupt  # noqa: F401  first
 import argparse
 import os
 import sys
+from pathlib import Path
 
-from refgf.course.build import build, build_for_students, seed_of
+from refgf.course.build import build, build_for_students, new_seed, seed_of
 from refgf.course.package import ARCHIVE
 from refgf.course.platforms import PLATFORMS
 from refgf.course.similar import report
@@ -23,8 +24,8 @@ def parser() -> argparse.ArgumentParser:
     sub = commands.add_parser("build", help=about, description=about)
     sub.add_argument("lesson", help="its number: 01; all, with --solutions private")
     sub.add_argument("--for", dest="platform", choices=PLATFORMS)
-    about = "other rules, which this number chooses: published answers get few marks"
-    sub.add_argument("--variant", type=int, metavar="N", help=about)
+    about = "other rules, which N chooses: published answers get few marks; 1,5: both"
+    sub.add_argument("--variant", type=numbers, metavar="N", help=about)
     about = "private: one archive for students, without solutions, answers and teacher's pages"
     sub.add_argument("--solutions", choices=("public", "private"), default="public", help=about)
     about = "of the hidden cases; default: that of an earlier build in DIR, else one is drawn"
@@ -40,15 +41,32 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def numbers(text: str) -> list[int]:
+    """ "1,2,5" -> [1, 2, 5]"""
+    return list(map(int, text.split(",")))
+
+
 def run_build(options: argparse.Namespace) -> int:
-    private, lesson = options.solutions == "private", options.lesson
-    if options.variant is not None:
-        if options.variant < 0 or lesson == "all":
-            raise ValueError(
-                f"build: got {lesson} --variant {options.variant}; wanted one lesson, 0 or more; "
-                "next: build 03 --variant 7 --for plain"
-            )
-        lesson += f"v{options.variant}"
+    """Several variants of a class get one seed, each a folder of its own."""
+    if options.variant is None:
+        return build_one(options, options.lesson)
+    if min(options.variant) < 0 or options.lesson == "all":
+        raise ValueError(
+            f"build: got {options.lesson} --variant {min(options.variant)}; wanted one lesson, 0 "
+            "or more; next: build 03 --variant 7 --for plain"
+        )
+    output, several = options.output, len(options.variant) > 1
+    if several and options.seed is None and options.platform:
+        options.seed = new_seed()
+    for number in options.variant:
+        lesson = f"{options.lesson}v{number}"
+        options.output = str(Path(output) / lesson) if several and output else output
+        build_one(options, lesson)
+    return 0
+
+
+def build_one(options: argparse.Namespace, lesson: str) -> int:
+    private = options.solutions == "private"
     if private and not options.platform:
         made = build_for_students(lesson, options.output) / ARCHIVE
         print(f"{made}: for students, without solutions, answers and teacher's pages")

@@ -54,7 +54,7 @@ def build(
     if seed is None:
         seed = seed_of(target)
     if seed is None:
-        seed = secrets.randbelow(9 * 10**8) + 10**8
+        seed = new_seed()
     if seed < 0:
         raise ValueError(f"build: got --seed {seed}; wanted 0 or more; next: --seed {-seed}")
     written = {
@@ -83,6 +83,10 @@ def write(target: Path, written: dict[str, bytes]) -> Path:
         path.write_bytes(data)
     (target / MADE).write_text("\n".join(sorted(written)) + "\n")
     return target
+
+
+def new_seed() -> int:
+    return secrets.randbelow(9 * 10**8) + 10**8
 
 
 def seed_of(target: Path) -> int | None:

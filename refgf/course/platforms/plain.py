@@ -23,6 +23,8 @@ def install(lesson: LessonFiles) -> str:
    `marks.csv` there has a line for each student; `NAME.txt` has the sentences for one. The column
    `answers` says which lesson a file's first lines name: another group's file says another one.
    A folder with the marks of other students or of another lesson is refused.
+4. Does each student have his own variant? Write a table with a line NAME,NUMBER for each and add
+   `--variants variants.csv`: one command, with any variant's build, marks all of them.
 
 Each file runs in processes of its own, with limits on time and memory. On Linux it cannot read
 your files or `autograder/`, write files, use the network, or start processes (*Limits*, below). On
