@@ -50,6 +50,7 @@ OWN = Path(__file__).with_name("exercises")
 STILL_OPEN: set[str] = set()  # what the wall of this machine has left open, for the report
 WRONG_KINDS = (AttributeError, TypeError, ValueError)
 UNREAD = (ValueError, SyntaxError, RecursionError, MemoryError)  # what ast.parse raises
+ALONE = "right alone, wrong after other calls: what does your file keep from call to call?"
 BEFORE_A_CALL = ("absent", "cannot be imported", "not written")
 
 
@@ -282,7 +283,19 @@ def first_failure(
         where = hidden_call(exercise.name, first.case.arguments)
         return f"{'' if named else 'wrong, '}for {where}", named
     values = exercise.name, first.case.arguments, first.result, first.wanted
-    return failure(*values, exercise.relative), named
+    said = failure(*values, exercise.relative)
+    if not named and len(calls) > 1 and right_alone(sandbox, exercise, first):
+        return f"{ALONE}; {said}", []
+    return said, named
+
+
+def right_alone(sandbox: Sandbox, exercise: Exercise, wrong: Wrong) -> bool:
+    """Is a wrong result right where the file is called once? Then it keeps something."""
+    request = {"call": exercise.name, "arguments": encoded(list(wrong.case.arguments))}
+    answer = sandbox.alone(request)
+    return "error" not in answer and not difference(
+        decoded(answer["result"]), wrong.wanted, exercise.relative
+    )
 
 
 def error_sentence(name: str, case: GradedCall, error: str) -> str:

@@ -101,6 +101,15 @@ class Sandbox:
         self.printed = process.printed
         return answer
 
+    def alone(self, request: dict) -> dict:
+        """The answer of a process that is asked nothing else."""
+        kept, self.processes = self.processes, {}
+        try:
+            return self.ask(request)
+        finally:
+            self.fresh()
+            self.processes = kept
+
     def collective(self, name: str, xs: list[np.ndarray], hidden: bool = False) -> Outcome:
         """What p ranks have in the end, each in a process of its own."""
         self.printed, printed = "", {}

@@ -207,6 +207,20 @@ def lazy_calls(sizes, theta):
     assert marks("03", code, "lazy_calls", seed=seed).points == 0
 
 
+@pytest.mark.parametrize("kept, said", [("kept", True), ("[(1, 1)]", False)])
+def test_what_a_file_keeps_between_calls_is_asked_for(in_a_sandbox, kept, said):
+    """A student who tries the call that is shown gets the right result."""
+    code = f"""
+right = lazy_calls
+def lazy_calls(sizes, theta, kept=[]):
+    kept += right(sizes, theta)
+    return {kept}
+"""
+    mark = in_a_sandbox("03", code, "lazy_calls")
+    lost = [part.sentence for part in mark.parts if part.points < part.of]
+    assert lost and all(text.startswith("right alone, wrong after") == said for text in lost), lost
+
+
 def test_one_call_is_not_taken_for_elements(marks):
     code = "\ndef lazy_calls(sizes, theta):\n    return [(0, sum(sizes))]\n"
     text = report.as_text([marks("03", code, "lazy_calls")])
