@@ -63,7 +63,8 @@ def refuse_import(name: str, allowed: list[str]) -> None:
         raise PermissionError("an exercise may not import mpi4py; its ranks are in `comm`")
     known = package in (*PROVIDED, "refgf", "lab", "kit") or package.startswith("_sysconfigdata")
     if not known:
-        raise ModuleNotFoundError(f"{package}; only NumPy and Python's own modules are there")
+        only = "only NumPy and Python's own modules are there"
+        raise ModuleNotFoundError(f"No module named {package!r}; {only}")
 
 
 def permitted(name: str, allowed: list[str]) -> bool:

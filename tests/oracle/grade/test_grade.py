@@ -125,7 +125,10 @@ def test_what_is_installed_changes_no_marks(tmp_path):
     marks = graded(tmp_path, "", before="import pytest\n")
     assert not any(mark.points for mark in marks.values())
     sentence = marks["ring_cost"].parts[0].sentence
-    assert "Error: pytest; only NumPy and Python's own modules are there (line 1)" in sentence
+    assert (
+        "Error: No module named 'pytest'; only NumPy and Python's own modules are there (line 1)"
+        in sentence
+    )
     own = "import copy, ctypes, pickle, sysconfig, unittest, xml.dom, numpy.testing, numpy.fft"
     without = "try:\n    import pytest\nexcept ImportError:\n    pass\n"
     more = "from numpy.random import default_rng\nsysconfig.get_config_vars(); default_rng(1)\n"
