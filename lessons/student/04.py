@@ -6,8 +6,8 @@ and let the lesson measure them, next to the project's (--quick: in short):
 
     mpiexec -n 4 python lessons/04_overlap.py --mine lessons/student/04.py
 
-Plain Python is all you need. The marks do not know this file's other functions, so add as many as
-you like. Exercise 1 is done, as an example.
+Plain Python is all you need; import only Python's own modules and NumPy. The marks do not know
+this file's other functions, so add as many as you like. Exercise 1 is done, as an example.
 
 `grade` shows what a function prints; a teacher's platform does not. To call one yourself:
 
