@@ -36,6 +36,9 @@ APPENDIX    From layers to steps, as Barrachina et al. build them: kernels, and 
                 ring      2(p-1) (alpha + 4n/p beta)
                 step      max(end of the kernels, end of the last ring), rings next to backward
 
+            The measured steps' rings follow backward, so there a step is kernels + rings. Where p
+            ranks share c cores, each computes p / c times as long.
+
             How fast must the links of 64 V100s be, so that the network is not the bottleneck of
             ResNet-50 with 64 images a GPU?
 

@@ -16,7 +16,7 @@ What is found is a number, or a timing {"median_s", "low_s", "high_s"}, whose sp
 noise:
 
     holds               the medians compare as the claim says, by the factor, beyond the noise
-    within noise        the spreads overlap
+    within noise        the spreads overlap, of the comparison or of its control
     does not hold here  the medians compare otherwise; `unless` says what decides
     not judged          `caveat` says why: with --quick nothing is, on a busy machine no time is
 
@@ -40,6 +40,7 @@ GAIN, LIMIT = "gain", "limit"
 RELATIONS = {"<": operator.lt, ">": operator.gt}
 REVERSED = {"<": ">", ">": "<"}
 NOTHING = None, "<", None  # a comparison that was not measured
+UNDECIDED = "The comparison holds, its control is within noise"
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ def decide(claim: Claim, result: dict, reverse: bool = False) -> Verdict:
     control = compared(claim, claim.control, result)
     if control.verdict == HOLDS:
         return found
+    if control.verdict == NOISE:
+        return replace(found, verdict=NOISE, ratio=None, reason=UNDECIDED)
     reason = "the control: what the sentence gives as the cause does not explain it here"
     return replace(found, verdict=control.verdict, reason=f"{reason} ({claim.unless})")
 

@@ -11,7 +11,8 @@ class Verdict:
     """The decision on one claim.
 
     ratio: larger over smaller median, or first over second where the claim has a factor (`times`);
-    None if not measured, or not a ratio. wanted: of `times`, "above 1.3".
+    None if not measured, or not a ratio. wanted: of `times`, "above 1.3". reason: what decides if
+    it does not hold; what is undecided within noise.
     """
 
     text: str
@@ -23,11 +24,16 @@ class Verdict:
     wanted: str = ""
 
     def __str__(self) -> str:
+        return f"{self.how_far()}: {self.sentence()}"
+
+    def sentence(self) -> str:
+        """The claim, and what decides it where it does not hold."""
         more = {
             FAILS: f" What decides: {self.reason}.",
+            NOISE: f" {self.reason}." * bool(self.reason),
             NOT_MEASURED: " The options, the ranks or the machine of this run leave it out.",
         }
-        return f"{self.how_far()}: {self.text}{more.get(self.verdict, '')}"
+        return self.text + more.get(self.verdict, "")
 
     def how_far(self) -> str:
         """holds (by 1.8 x), or holds (1.49 times, wanted above 1.3)"""

@@ -150,9 +150,7 @@ class Lesson:
         rows = []
         for fields in self.result["verdicts"]:
             decided = verdict(**fields)
-            reason = "" if decided.verdict == "holds" else f" It depends on: {decided.reason}."
-            text = escape(decided.text + reason * bool(decided.reason))
-            rows.append([text, f"<em>{escape(decided.how_far())}</em>"])
+            rows.append([escape(decided.sentence()), f"<em>{escape(decided.how_far())}</em>"])
         about = "<p>Each sentence is decided by the numbers that were just measured.</p>"
         found = table(["claim", "verdict here"], rows, "claims and verdicts")
         return self.text.heading("Verdicts") + folded("The verdicts", about + found, "reveal")

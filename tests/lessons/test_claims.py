@@ -106,6 +106,17 @@ def test_a_claim_fails_without_its_control(claimed):
                 assert claims.decide(without, result).verdict == FAILS, claim.text
 
 
+def test_a_control_within_noise_decides_nothing():
+    """The comparison's factor would read as a verdict, so only what is undecided is said."""
+    claim = Claim("a is below b because of c.", (1, "<", 2), "the weather")
+    tie = timing(1, 2, 4), "<", timing(3, 5, 6)
+    decided = claims.decide(replace(claim, control=tie), {})
+    assert str(decided) == (
+        "within noise: a is below b because of c. "
+        "The comparison holds, its control is within noise."
+    )
+
+
 def of_figure(stem: str, start: str):
     """(the claim that starts like this, the figure's result)"""
     (lesson,) = [lesson for lesson in LESSONS if lesson.stem.startswith(stem)]

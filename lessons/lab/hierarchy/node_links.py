@@ -26,7 +26,9 @@ from refgf.machine.units import parse_rate
 from refgf.predict.cost import Link
 from refgf.predict.fit import fit_line
 
-PCIE = "126gbit"  # PCI Express 3.0, 16 lanes: 8 GT/s x 16 x 128/130
+# PCI Express 3.0, 16 lanes: 8 GT/s x 16 x 128/130. It is the most that such a bus allows; the 58.3
+# Gbit/s inside refgf.cluster's v100-56gbit are what MG-WFBP's fit of an allreduce got from it.
+PCIE = "126gbit"
 
 IN_A_ROW = 8  # messages whose time is measured together
 

@@ -106,7 +106,7 @@ def draw_links(rows: list[dict], ranks: int):
         for row in rows:
             if row["network"] == network:
                 by_wrap[row["wrapped"]].append(row)
-        lines = [(ZERO, by_wrap[LAYERS], ZERO)]
+        lines = [(ZERO, by_wrap[LAYERS], f"{ZERO}, sums during backward")]
         for wrapped, own in by_wrap.items():
             units = f"{own[0]['units']} units ({WRAPPED[network][wrapped]})"
             held = peak_share(network, wrapped, max(2, ranks))
@@ -128,6 +128,6 @@ def draw_links(rows: list[dict], ranks: int):
         "held: at its peak, of all weights, gradients and momentum; two neighbours' weights are "
         "whole, and one unit's gradients twice. A normalization is in a convolution's unit; "
         "measured, it is its own (13, not 8). Predictions of measured steps are longer: they have "
-        "this machine's copies and update. ZeRO-1 sums during backward."
+        "this machine's copies and update."
     )
     return axes.finish(figure, *panels, computed=True, below=below)

@@ -149,13 +149,13 @@ def reads_in_words(row: dict, place: str) -> str:
     return (
         f"Left: {place} reads all {row['n']:,} gradients in order "
         f"{reads['MSTopK']:.0f} times in the time of MSTopK, {reads['exact selection']:.0f} times "
-        f"in that of exact selection. MSTopK reads in each of up to {ROUNDS} rounds. It is meant "
-        f"for GPUs, which read in order fast{'; none is measured here' * (place == CORE)}."
+        f"in that of exact selection. MSTopK reads in each of up to {ROUNDS} rounds. It was made "
+        "for older GPUs; on the one where this code has run, a selection was faster (docs/gpu.md)."
     )
 
 
 def search_in_words(times: dict) -> str:
-    """MSTopK next to exact selection. It is meant for GPUs, on which selection is slow."""
+    """MSTopK next to exact selection."""
     ratio = times["MSTopK"]["median_s"] / times["exact selection"]["median_s"]
     return f"MSTopK takes {ratio:.2g} x as long as exact selection"
 
