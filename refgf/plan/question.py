@@ -111,6 +111,12 @@ class Question:
         return self.fabric.inside or self.fabric.ring_hop or self.fabric.between
 
     @property
+    def lacks_inside(self) -> bool:
+        """Is this one node of a network that was measured over several, without its own link?"""
+        over_nodes = self.fabric.lines_per_node > 0
+        return self.nodes == 1 < self.size and over_nodes and self.fabric.inside is None
+
+    @property
     def links(self) -> tuple[Link, ...]:
         """The hops of a flat ring of consecutive ranks, without one that is never the slower.
 

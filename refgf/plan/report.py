@@ -43,6 +43,12 @@ def answer(question: Question, on: Callable[[int], Question] | None = None) -> d
 
     on: the question on other ranks, if more of it changes than their number.
     """
+    if question.lacks_inside:
+        raise ValueError(
+            f"plan: got {question.size} ranks of one node, and {question.fabric.name}, which says "
+            "nothing of the link inside a node; wanted that link; next: add --inside 5us 800gbit, "
+            "or run all_reduce_perf on one host: passed as --machine, its refusal names the link"
+        )
     on = on or (lambda size: replace(question, size=size))
     systems = {}
     advised = question.fabric.alpha_known and question.size > 1
@@ -101,9 +107,11 @@ def network_notes(question: Question) -> list[str]:
     if question.planned_nccl:
         link, (least, most) = fabric.nccl.between, nccl.fitted(*fabric.nccl_times)[1]
         by = "NCCL's model with the links that fit best"
+        nvlink = " and, not known, an NVLink inside one, which limits no rate (--inside)"
+        nvlink = nvlink if fabric.inside is None and k > 1 else ""
         found.append(
             f"The measured times are {least:.2f} to {most:.2f} times those of NCCL's model with "
-            f"{in_words(costs(link))} between nodes."
+            f"{in_words(costs(link))} between nodes{nvlink}."
         )
     if question.measured:
         found.append("A call of a measured size takes the text's time.")
@@ -332,6 +340,8 @@ def efficiency_table(curves: dict[str, dict[int, float | None]]) -> list[str]:
         row = {name: curves[name][size] for name in curves}
         cells = {name: "-" if value is None else f"{value:.1f}" for name, value in row.items()}
         lines.append(f"{size:>6}" + "".join(f"{cells[name]:>{wide[name]}}" for name in row))
+    if None in curves["eager"].values():
+        lines.append("No eager: ranks of one node, whose link is not known (--inside).")
     return lines
 
 

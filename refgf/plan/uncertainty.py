@@ -58,13 +58,13 @@ def planned(system: str, question: Question) -> PlannedStep | None:
 def curve(on: Callable[[int], Question], sizes: list[int]) -> dict[str, dict[int, float | None]]:
     """{system: {ranks: efficiency in percent, T(exchange off) / T(exchange on)}}.
 
-    on: the question on so many ranks.
+    on: the question on so many ranks. None: the system does not apply, or a link is not known.
     """
     found: dict[str, dict[int, float | None]] = {name: {} for name in SYSTEMS}
     for size in sizes:
         asked = on(size)
         asked = replace(asked, ranks_per_node=min(size, asked.ranks_per_node))
         for name, system in SYSTEMS.items():
-            step_s = system.step_s(asked)
+            step_s = None if asked.lacks_inside else system.step_s(asked)
             found[name][size] = None if step_s is None else 100 * asked.step.compute_s / step_s
     return found

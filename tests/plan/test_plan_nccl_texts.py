@@ -1,5 +1,7 @@
 """Texts of NCCL's times: planned as NCCL chooses, on their own ranks with the times themselves."""
 
+from functools import partial
+
 import pytest
 
 from refgf.plan import __main__ as command
@@ -46,6 +48,33 @@ def test_nccl_s_own_choice_is_planned_unless_the_text_names_one(tmp_path, before
     asked = asked_of(path, 16, 1)
     assert asked.allreduce == named and ("missed" in ranges(asked)) is (named == NCCL)
     assert asked_of(path, 16, 1, "--allreduce", "ring").allreduce == "ring"
+
+
+@pytest.mark.parametrize("a_host", [1, 4])
+@pytest.mark.parametrize("before", [(), ("NCCL_ALGO=Ring",)])
+def test_one_node_needs_its_own_link_which_a_text_of_several_does_not_have(
+    tmp_path, a_host, before
+):
+    """A PCIe inside would be 10 times slower than an NVLink, and the text looks the same."""
+    path, _ = loaded(tmp_path, 8, RING, a_host, before=before)
+    on = partial(asked_of, path, k=4)
+    with pytest.raises(ValueError, match="nothing of the link inside a node; .* add --inside"):
+        report.answer(on(4))
+    curves = report.curve(on, [1, 2, 3, 4, 8, 64])
+    for found in curves.values():
+        assert found[1] == 100 and {found[size] for size in (2, 3, 4)} == {None}
+    assert all(curves["eager"][size] for size in (8, 64))
+    assert report.efficiency_table(curves)[-1].startswith("No eager: ranks of one node")
+    given = asked_of(path, 4, 4, "--inside", "3us", "80gbit")
+    assert report.answer(given)["systems"]["eager"]["low_s"] > 0
+
+
+def test_that_an_nvlink_inside_is_assumed_is_said(tmp_path):
+    path, _ = loaded(tmp_path, 8, RING, 4, before=())
+    words = "an NVLink inside one, which limits no rate (--inside)"
+    assert words in " ".join(report.network_notes(asked_of(path, 16, 4)))
+    for known in (asked_of(path, 16, 4, "--inside", "3us", "960gbit"), asked_of(path, 16, 1)):
+        assert words not in " ".join(report.network_notes(known))
 
 
 def test_a_measured_link_and_an_assumed_one_do_not_contradict_each_other(tmp_path):
