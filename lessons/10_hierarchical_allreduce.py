@@ -33,6 +33,10 @@ PREDICTION  p ranks on m nodes with k ranks each (powers of two). Every rank has
                 any sum by ranks                  at least 2(m-1)/m n
                 in the switch       1             n                          2(k-1) of n/k
 
+            Naive is one flat ring through all ranks. By hand, 8 nodes of 4 ranks and a vector so
+            short that only latency counts, 50 us between nodes and 5 us inside: 62 slow steps take
+            3.1 ms. Three phases take 14 slow steps and 12 inside: 0.76 ms.
+
             A message of b bytes takes alpha + beta b of its link, and ranks of a node share one
             link to the others. The link sends while its rank goes on to the next latency
             (lessons/lab/hierarchy/buffered_sends.py). Left out: ranks share this machine's cores.

@@ -30,6 +30,11 @@ PREDICTION  n gradients in float32, a density of d percent, k = n d / 100; p = m
                 top-k         (p-1) (4 + 4) k                           (p-1) (4 + 4) k
                 HiTopKComm    2 (g-1)/g 4n + (m-1) (4 + 4) k/g          (m-1) (4 + 4) k
 
+            Naive is top-k: each rank's pairs go to all others. By hand: 10 % of 1,000,000 gradients
+            are 0.8 MB of pairs. On 4 ranks each sends 2.4 MB, where a dense ring sends 6 MB. On 16
+            ranks it is 12 MB against 7.5 MB. On 4 nodes of 4, HiTopKComm lets only 2.4 MB leave a
+            node, not 12.
+
             What is learned for these bytes is measured: CSC with and without a warm-up of its
             density, top-k of the same density, and of the same bytes (a density p times smaller).
 

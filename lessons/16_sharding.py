@@ -27,6 +27,11 @@ PREDICTION  n elements, p ranks, an optimiser with s states (momentum 1, Adam 2)
                 ZeRO-2           n        n/p        s n/p    2 (p-1)/p n
                 ZeRO-3, FSDP     n/p      n/p        s n/p    3 (p-1)/p n
 
+            Naive is that all hold all. By hand, 12 elements on 3 ranks with Adam: each holds
+            12 + 12 + 24 = 48. With ZeRO-1 rank 0 holds Adam's state of elements 4 to 7 only, rank 1
+            of 8 to 11, rank 2 of 0 to 3: 12 + 12 + 8 = 32 each. With ZeRO-2 each holds 24,
+            with ZeRO-3 16. A rank sends 16 elements in a step, with ZeRO-3 24.
+
             ZeRO-1: each element is treated alike, the sums are the ring's, and so are the bits.
             ZeRO-3 sums each layer by itself: other bits, and right ones. It sends 3(p-1) messages
             a unit. LARS and clipping need norms of all slices (lesson 11).

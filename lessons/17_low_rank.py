@@ -15,9 +15,14 @@ IDEA        A sum of compressed gradients must be the compressed sum. So compres
                 Q = sum of M^T P          linear again                           allreduce
                 the sum of M is about P Q^T; a rank keeps M - P (M^T P)^T for the next step
 
-            CSC's chunks are summed, too: all ranks choose the same ones (lesson 06). Top-k's
-            places differ from rank to rank, and one bit a sign does not hold a sum. They are
-            gathered. A majority vote is summed if each vote gets a counter of 16 bits: `Vote`.
+            Naive is to add up whatever was compressed. By hand: rank 0 has gradients 5 and 1, rank
+            1 has -1 and 3. Times Q = (1, 1) they are 6 and 2; 6 + 2 = 8 is the summed gradients, 4
+            and 4, times Q. But their signs add up to 0 and 2. Two signs can make -2, 0 or 2, and
+            one bit does not hold three values.
+
+            CSC's chunks are summed, too: all ranks choose the same ones (lesson 06). Top-k's places
+            differ from rank to rank, so its pairs are gathered, and so are signs. A majority vote
+            is summed if each vote gets a counter of 16 bits: `Vote`.
 PREDICTION  n gradients, p ranks. A matrix of rows x columns has factors of r (rows + columns)
             elements; k of them and of the vectors, which are sent as they are. Bytes:
 
