@@ -16,6 +16,10 @@ from refgf.plan.texts import Table
 
 LOGGED = r"NCCL INFO (?:AllReduce: )?([0-9]+) Bytes -> Algo (\w+)"
 ALGORITHMS = {"0": "tree", "1": "ring", "2": "collnet", "3": "collnet", "4": "nvls", "5": "nvls"}
+FORCED = (
+    "Where NCCL_ALGO=Ring was set and the text does not name it, a call takes 2 (p-1) hops on p "
+    "ranks, and no interval of NCCL's choice holds it: plan with --allreduce ring."
+)
 
 
 def algorithms_of(table: Table) -> tuple[str, str]:
@@ -43,7 +47,8 @@ def of_nccl(found: Measured, short: str, long: str, own_choice: bool = True) -> 
     notes = (said, *found.notes) if said else found.notes
     known = hosts > 2 or long == "tree"
     faster = 1.0 if known else found.size / (2 * (found.size - 1))
-    return replace(found, notes=notes, slower=slower, own_choice=own_choice, faster=faster)
+    found = replace(found, notes=notes, slower=slower, own_choice=own_choice, faster=faster)
+    return replace(found, elsewhere=(said,) if said else ())
 
 
 def not_a_ring(short: str, long: str, hosts: int, per_host: int) -> tuple[str, dict[str, float]]:
@@ -62,7 +67,7 @@ def not_a_ring(short: str, long: str, hosts: int, per_host: int) -> tuple[str, d
     if not short and hosts == 2:
         said = "measured on 2 hosts, where NCCL sends through trees. A ring over more hosts may "
         said += "take twice as long, or no longer than these two if they were a ring, too: the "
-        said += "intervals hold both. Measure on 4 or more, or with "
+        said += f"intervals hold both. {FORCED} Measure on 4 or more, or with "
         said += "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING, whose algorithms narrow them."
         return f"WARNING: {said}", {"alpha": max(2.0, slower["alpha"]), "beta": 2.0}
     if long == "tree" and hosts == 2:
@@ -72,9 +77,11 @@ def not_a_ring(short: str, long: str, hosts: int, per_host: int) -> tuple[str, d
     how = "the text names no NCCL_ALGO, and NCCL's own choice for short messages is a tree"
     if short:
         how = f"NCCL summed through {short}" + (f", long messages through {long}" * (short != long))
-    said = f"WARNING: {how}. A tree has {2 * tree} hops where a ring has {2 * (size - 1)}. On other"
+    said = f"WARNING: {how}. A tree has {2 * tree} hops where a ring has {2 * (size - 1)}. "
+    said += (
+        "NCCL's choice is planned on other ranks unless the text names NCCL_ALGO or --allreduce "
+    )
     most = " and ".join(f"{factor:.3g} times {name}" for name, factor in slower.items())
-    said += f" ranks a ring may have up to {most}, and a tree less than its line: "
-    said += held(slower.get("alpha", 1.0))
-    said += ". NCCL's choice is planned (--allreduce nccl) unless the text names NCCL_ALGO. "
+    said += f"ring is given: a ring may have up to {most}, and a tree less than its line: "
+    said += held(slower.get("alpha", 1.0)) + ". " + f"{FORCED} " * (not short)
     return said + "Measure on as many ranks as you plan for.", slower

@@ -380,6 +380,7 @@ def read_osu(table: Table, path: str, stated: Stated) -> Measured:
         said += f"ring's {2 * (ranks - 1)}: {held(steps)}. Other numbers of ranks "
         said += "are planned with the fitted line as a ring's."
         found = replace(found, slower={"alpha": steps}, notes=(*found.notes, said))
+        found = replace(found, elsewhere=(said,))
     return found
 
 

@@ -95,7 +95,10 @@ def notes(step: Trace, found: Removed, elements: int, over_us: float) -> tuple[s
     took, out, during = (f"{us / 1e3:.1f}" for us in (over_us, found.exposed_us, found.hidden_us))
     said = f"WARNING: the step has an exchange, and took {took} ms with it. Taken out: {out} ms in "
     said += f"which only the exchange ran. {during} ms of computing during it may have been slowed "
-    said += "down: the interval of pace holds both. Better: profile in model.no_sync()."
+    said += (
+        f"down: the interval of pace holds {100 * found.least_speed:.0f} % of its speed or more, "
+    )
+    said += "and waiting for this rank's own data. Better: profile in model.no_sync()."
     shapes = [s for e in step["exchanges"] if "allreduce" in e.name for s in shapes_in(e.inputs)]
     summed = sum(prod(shape) for shape in shapes if shape)
     if abs(summed - elements) <= UNEQUAL * elements or not summed:

@@ -49,6 +49,7 @@ class Fabric:
     line_ranges       {"alpha" | "beta": (lowest, highest factor)} of these lines; none: as ranges
     lines_per_node    ranks a node of these allreduces; 0: unknown
     notes             what the numbers do not say, a sentence each
+    elsewhere         those of the notes that warn of other ranks than the measured ones
     ranges            {"alpha" | "beta" | "hops": (lowest, highest factor)}; hops: of the latency
                       between nodes alone
     ring_share        of the latency of its slowest hop that a step of a flat ring pays
@@ -71,6 +72,7 @@ class Fabric:
     inside_source: str = ""
     lines_per_node: int = 0
     notes: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
     ring_hop: Link | None = None
     alpha_known: bool = True
     ring_share: float = 1.0
@@ -119,15 +121,20 @@ class Fabric:
         ring: float = 1.0,
         tcp: float = 1.0,
         sizes: float = 1.0,
+        inside: float = 1.0,
     ) -> "Fabric":
-        """The same network with its latencies and its times per byte multiplied."""
-        inside, mean = (link and scaled(link, alpha, beta) for link in (self.inside, self.ring_hop))
+        """The same network with its latencies and its times per byte multiplied.
+
+        inside: of the mean hop that stands for the link inside a node.
+        """
+        own, mean = (link and scaled(link, alpha, beta) for link in (self.inside, self.ring_hop))
+        own = own or (mean and scaled(mean, inside, inside))
         between = scaled(self.between, alpha * hops, beta * tcp)
         given = {"alpha": alpha, "beta": beta}
         for name, (low, high) in self.line_ranges.items():  # measured, whatever the link is
             given[name] = min(high, max(low, given[name]))
         lines = {size: stretched(line, **given) for size, line in self.lines.items()}
-        found = replace(self, between=between, inside=inside, ring_hop=mean, lines=lines)
+        found = replace(self, between=between, inside=own, ring_hop=mean, lines=lines)
         stretch = alpha * self.stretch[0], beta * self.stretch[1]
         bend = sizes * self.bend
         return replace(found, ring_share=ring * self.ring_share, stretch=stretch, bend=bend)
@@ -337,6 +344,7 @@ def of_text(measured: measurements.Measured) -> Fabric:
         ranges = {name: (low, most[name]) for name, (low, _) in ranges.items()}
     found = Fabric(measured.title, f"fit: {measured.fit}", measured.between, None, lines, ranges)
     found = replace(found, lines_per_node=measured.per_host, notes=measured.notes)
+    found = replace(found, elsewhere=measured.elsewhere)
     far = measured.fit.largest_error > measurements.NOISY  # then no line's error is theirs
     own = {name: DEVIATIONS * error for name, error in measured.scatter.items()}
     own = {name: (1 - min(0.9, share), 1 + share) for name, share in own.items()}
@@ -356,8 +364,10 @@ def of_text(measured: measurements.Measured) -> Fabric:
         return replace(found, ranges=ranges)
     # From hops that are all alike, to hops inside that take no time
     ranges = ranges | {"hops": (1 / measured.middle, measured.middle)}
-    notes = (measurements.mixed(measured), *measured.notes)  # with_inside replaces the first one
-    return replace(found, ring_hop=measured.link, ranges=ranges, rate_known=False, notes=notes)
+    said = measurements.mixed(measured)  # with_inside replaces it, the first note
+    notes, elsewhere = (said, *measured.notes), (said, *measured.elsewhere)
+    found = replace(found, ring_hop=measured.link, ranges=ranges, rate_known=False)
+    return replace(found, notes=notes, elsewhere=elsewhere)
 
 
 def wider(

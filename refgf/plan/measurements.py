@@ -104,6 +104,7 @@ class Measured:
     size         the ranks of an allreduce, 0 for a link
     per_host     of these on each host
     notes        what the numbers do not say, a sentence each
+    elsewhere    those of the notes that warn of other ranks than these
     alpha_known  False if its two standard errors exceed it, or if all messages are large
     spread       the lowest and the highest of the times, as factors of the line's
     times        the times themselves, by size
@@ -119,6 +120,7 @@ class Measured:
     fit: Fit
     per_host: int = 0
     notes: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
     alpha_known: bool = True
     spread: tuple[float, float] = (1.0, 1.0)
     times: tuple[tuple[float, float], ...] = ()
@@ -178,8 +180,8 @@ def mixed(found: Measured) -> str:
         f"WARNING: {us:.3g} us are the mean hop of a ring with {k} GPUs a host. If a hop inside "
         f"takes no longer than one between nodes, this takes {us:.3g} to {k * us:.3g} us: the "
         f"intervals hold both. {rate:.3g} Gbit/s are the rate of its slowest link, inside or "
-        "between. The rows with two levels, top-k and DASO assume it for both, and no interval "
-        "holds one much faster. Add --inside."
+        "between. The rows with two levels, top-k and DASO assume it for both: their intervals "
+        f"hold a link inside that is {MOST:g} times as fast, but none between nodes. Add --inside."
     )
 
 
@@ -233,7 +235,7 @@ def doubts(found: Measured) -> tuple[str, ...]:
         return (said + "inside a node? Then it belongs to --inside: run it on several nodes.",)
     if found.over > MOST_OVER and found.fit.largest_error <= NOISY:  # else `warnings` says more
         rate = 8e-9 / link.beta_s_per_byte
-        said = f"WARNING: the line's {rate:.4g} Gbit/s are more than its longest message had, "
+        said = f"The line's {rate:.4g} Gbit/s are more than its longest message had, "
         return (f"{said}{rate / found.over:.4g}. The interval of beta holds these.",)
     short = found.alpha_known and k == 1 and link.alpha_s < SHORT_S
     if not short and link.beta_s_per_byte * FAST_RATE * k >= 1:
@@ -310,16 +312,24 @@ def is_known(alpha_s: float, error_s: float) -> bool:
 
 
 def warnings(points: list[tuple[float, float]], fit: Fit) -> tuple[str, ...]:
-    """Names the sizes whose times are more than NOISY from the line, the worst three."""
+    """Names the sizes whose times are more than NOISY from the line, the worst three.
+
+    Another protocol for longer messages is no noise: intervals hold it. It is a warning where more
+    bytes take less time, or have a lower rate than fewer, by more than NOISY.
+    """
     errors = [(abs(fit.line(nbytes) / seconds - 1), nbytes) for nbytes, seconds in points]
     far = sorted((pair for pair in errors if pair[0] > NOISY), reverse=True)
     if not far:
         return ()
     worst = ", ".join(f"{nbytes:,.0f} bytes by {100 * error:.0f} %" for error, nbytes in far[:3])
+    ordered = sorted(points)
+    steps = [(t / before, n / fewer) for (fewer, before), (n, t) in zip(ordered, ordered[1:])]
+    noise = any(more * (1 + NOISY) < 1 or more > (1 + NOISY) * bytes for more, bytes in steps)
+    again = " Measure again." if noise else " Protocols for short and long messages do that."
     return (
-        f"WARNING: {len(far)} of {len(points)} times are more than {100 * NOISY:.0f} % from the "
-        f"line: {worst}. Where these ranks are planned, the times are used. A ring on others is "
-        "planned with the line, and its intervals are widened to the largest. Measure again.",
+        f"{'WARNING: ' * noise}{len(far)} of {len(points)} times are more than {100 * NOISY:.0f} % "
+        f"from the line: {worst}. Where these ranks are planned, the times are used. A ring on "
+        f"others is planned with the line, and its intervals are widened to the largest.{again}",
     )
 
 

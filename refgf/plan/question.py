@@ -5,7 +5,7 @@ from math import ceil, inf, log2
 
 from refgf.papers.scaling.collectives import LINES
 from refgf.plan.fabric import CHOSEN, LEAST, Fabric, wider
-from refgf.plan.measurements import AVOIDED, BeyondSizes, Times
+from refgf.plan.measurements import AVOIDED, MOST, BeyondSizes, Times
 from refgf.plan.nccl import Nccl
 from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import Line, Link
@@ -251,6 +251,8 @@ def ranges(question: Question) -> dict[str, tuple[float, float]]:
         call = question.flat
         shares = [end / call(each) for each in question.outside for end in call.ends(each)]
         found["sizes"] = min(1.0, *shares), max(1.0, *shares)
+    if question.two_levels and question.fabric.inside is None and question.fabric.ring_hop:
+        found["inside"] = 1 / MOST, 1.0  # the ring is not faster than the links inside
     if question.pays_slowest_hop:
         found["ring"] = question.mean_share, 1.0
     given = question.unmodelled
@@ -271,7 +273,7 @@ def varied(
     overlap: float = 1.0,
     **factors: float,
 ) -> Question:
-    """factors: of alpha, beta, hops, ring, tcp and sizes."""
+    """factors: of alpha, beta, hops, ring, tcp, sizes and inside."""
     given = question.unmodelled
     changed = {"step": question.step.scaled(pace), "fabric": question.fabric.scaled(**factors)}
     changed |= {"unmodelled": replace(given, factor=missed * given.factor)}

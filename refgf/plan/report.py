@@ -18,6 +18,7 @@ MEASURE = {
     "alpha": "measure",
     "beta": "measure or all_reduce_perf",
     "hops": "--inside",
+    "inside": "--inside",
     "ring": "all_reduce_perf",
     "tcp": "all_reduce_perf on as many nodes",
     "sizes": "the sizes that the warning names",
@@ -29,6 +30,7 @@ MEANING = {
     "alpha": "s a message",
     "beta": "s a byte",
     "hops": "s a message between nodes",
+    "inside": "s a message and a byte inside a node",
     "ring": "s of latency a step of the flat ring",
     "tcp": "s a byte between nodes over TCP",
     "sizes": "s of the call that is farthest from the measured sizes",
@@ -101,8 +103,16 @@ def network_notes(question: Question) -> list[str]:
     """What the reader should know of the network and of options without an effect."""
     fabric, k = question.fabric, question.per_node
     used = {"between": question.nodes > 1, "inside": k > 1}
+
+    def note_of(said: str) -> str:
+        """A warning of other ranks is none on those that were measured."""
+        if not question.measured or said not in fabric.elsewhere:
+            return said
+        here = said.removeprefix("WARNING: ")
+        return here[0].upper() + here[1:]
+
     doubts = [said for which, said in fabric.doubts.items() if used[which]]
-    found = [*fabric.notes, *doubts, *question.unmodelled.notes]
+    found = [*map(note_of, fabric.notes), *doubts, *question.unmodelled.notes]
     on, left, by = fabric.lines_per_node, "", "the fitted link"
     if question.planned_nccl:
         link, (least, most) = fabric.nccl.between, nccl.fitted(*fabric.nccl_times)[1]

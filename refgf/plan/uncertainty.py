@@ -1,7 +1,8 @@
 """The interval of a predicted step, and which input makes it wide.
 
 Inputs are the latency (alpha), the time per byte (beta) and the pace of a rank. Where the latency
-is the mean of a ring's hops, the latency of the hops between nodes is another one (hops). Where the
+is the mean of a ring's hops, the latency of the hops between nodes is another one (hops), and so is
+the link inside a node, for which the mean hop stands in rows with two levels (inside). Where the
 hops of a flat ring differ, its step pays the mean latency, or that of the slowest hop (ring). Calls
 that are longer or shorter than all measured ones have a range of their own (sizes). A step never
 gets faster if one of them grows, so the lowest and the highest values together give the interval.

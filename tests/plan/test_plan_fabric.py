@@ -11,7 +11,7 @@ from refgf.papers.scaling.published import TEN_GIGABIT
 from refgf.plan import fabric, report
 from refgf.plan.question import Question, ranges
 from refgf.plan.step_times import StepTimes
-from refgf.predict.cost import Link, ring_line
+from refgf.predict.cost import Line, Link, ring_line
 from tests.support.benchmark_texts import nccl
 
 BITS = [1 << bit for bit in range(10, 28)]
@@ -95,6 +95,18 @@ def test_a_noisy_text_is_warned_of_and_widens_the_intervals(tmp_path):
     assert found.line_ranges["alpha"][1] * found.lines[16](1 << 20) >= 3 * line(1 << 20)
     step = StepTimes("small", "this test", ((1.0, 1000),))
     assert "WARNING" in report.text(report.answer(Question(step, found, 16)))
+
+
+@pytest.mark.parametrize("size", [8, 7])
+@pytest.mark.parametrize("factor", [1.0, 0.5, 1.7])
+def test_another_protocol_for_longer_messages_is_no_noise(tmp_path, size, factor):
+    """Of a fast start and of a fast rate NCCL takes the faster one; one size may be noise."""
+    path = tmp_path / "nccl.txt"
+    start, rate = Line(3e-5, 1e-9), Line(3e-4, 1e-10)
+    noise = {1 << 20: factor}
+    path.write_text(nccl(size, lambda n: min(start(n), rate(n)) * noise.get(n, 1.0), a_host=1))
+    (said,) = (n for n in fabric.load(str(path)).notes if "% from the line" in n)
+    assert said.startswith("WARNING: ") == ("Measure again" in said) == (factor != 1)
 
 
 def test_times_that_no_line_comes_near_are_planned_with_themselves(tmp_path):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from refgf.plan import fabric, report
-from refgf.plan.question import Question
+from refgf.plan.question import NCCL, Question, ranges
 from refgf.plan.step_times import StepTimes
 from refgf.plan.systems import SYSTEMS
 from refgf.plan.uncertainty import planned
@@ -28,7 +28,9 @@ def test_nccl_tests_on_hosts_of_8_gpus(tmp_path):
     assert placed.measured and placed.flat.a_s == pytest.approx(1e-3, rel=0.02)
     assert not alone.measured
     as_measured = "A call of a measured size takes the text's time."
-    assert report.network_notes(placed) == [*found.notes, as_measured]
+    as_notes = [said.removeprefix("WARNING: ") for said in found.notes]  # the interval holds them
+    assert report.network_notes(placed) == [*as_notes, as_measured]
+    assert report.network_notes(alone)[: len(found.notes)] == list(found.notes)
     said = "measured with 8 a node and is predicted with 1, by the fitted link"
     assert said in report.network_notes(alone)[-1]
     path.write_text(nccl(16, line, a_host=1))
@@ -176,6 +178,18 @@ def test_nccl_tests_on_one_host_measures_no_link_between_nodes(tmp_path):
     assert str(error.value).endswith("pass that text, and add --inside 5us 200gbit")
 
 
+@pytest.mark.parametrize("inside", ["1us 3200gbit", "0.5us 900gbit", "2us 400gbit"])
+def test_without_inside_rows_with_two_levels_hold_one_that_is_faster(tmp_path, inside):
+    """Between nodes 400 Gbit/s."""
+    mixed = ring_of(tmp_path, Link(5e-6, 2e-11), Link(1e-6, 2.5e-12), 8)
+    step = StepTimes("small", "this test", ((1e-3, 1 << 20), (2e-3, 1 << 22)))
+    known = Question(step, fabric.with_inside(mixed, *inside.split(), "--inside"), 128, 8)
+    for name in ("hierarchy", "hierarchy16", "DASO"):
+        found = planned(name, Question(step, mixed, 128, 8))
+        assert found.low_s <= SYSTEMS[name].step_s(known) <= found.high_s
+    assert "inside" not in ranges(known)
+
+
 def one_call(found, size, k, nbytes, allreduce="ring"):
     """(lowest, highest) seconds of one call after a step that takes no time."""
     step = StepTimes("one call", "this test", ((1e-9, nbytes // 4),))
@@ -198,7 +212,20 @@ def test_a_tree_that_the_text_does_not_name_is_in_the_interval_of_more_ranks(
     found = fabric.load(str(path))
     low_s, high_s = one_call(found, more * size, k, 4096)
     assert low_s <= tree_s(more * size, 4096) <= high_s
-    assert "NCCL's choice is planned (--allreduce nccl)" in " ".join(found.notes)
+    assert "NCCL's choice is planned on other ranks" in " ".join(found.notes)
+
+
+@pytest.mark.parametrize("size, k", [(32, 8), (8, 1), (6, 2)])
+def test_a_ring_that_was_forced_unseen_is_held_as_a_ring_and_warned_of(tmp_path, size, k):
+    """4 KiB through 2 (p-1) hops on 16 times the ranks."""
+    path = tmp_path / "nccl.txt"
+    path.write_text(nccl(size, ring_line(size, FAST), a_host=k, before=()))
+    found, more = fabric.load(str(path)), 16 * size
+    low_s, high_s = one_call(found, more, k, 4096)
+    assert low_s <= ring_line(more, FAST)(4096) <= high_s
+    assert one_call(found, more, k, 4096, NCCL)[1] < ring_line(more, FAST)(4096)
+    (said,) = (n for n in found.notes if "no interval of NCCL's choice holds it" in n)
+    assert said.startswith("WARNING") and "plan with --allreduce ring" in said
 
 
 def test_fewer_hosts_may_have_less_contention_and_more_ranks_a_host_more_adapters(tmp_path):

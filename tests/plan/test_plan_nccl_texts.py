@@ -69,6 +69,15 @@ def test_one_node_needs_its_own_link_which_a_text_of_several_does_not_have(
     assert report.answer(given)["systems"]["eager"]["low_s"] > 0
 
 
+@pytest.mark.parametrize("text", ["old_2x8", "old_16x1", "ring_4x8_p4d_like", "tree_then_ring_8x1"])
+def test_right_texts_have_no_warning_on_their_own_ranks(text):
+    network = fabric.load(str(RECORDED / f"nccl_{text}.txt"))
+    k = network.lines_per_node
+    (size,) = network.lines
+    own, more = (report.network_notes(Question(STEP, network, p, k)) for p in (size, 4 * size))
+    assert "WARNING" not in " ".join(own) and "WARNING" in " ".join(more)
+
+
 def test_that_an_nvlink_inside_is_assumed_is_said(tmp_path):
     path, _ = loaded(tmp_path, 8, RING, 4, before=())
     words = "an NVLink inside one, which limits no rate (--inside)"
