@@ -379,8 +379,8 @@ def read_osu(table: Table, path: str, stated: Stated) -> Measured:
         said += f"An MPI library may sum small messages in {ceil(log2(ranks))} steps, not in a "
         said += f"ring's {2 * (ranks - 1)}: {held(steps)}. Other numbers of ranks "
         said += "are planned with the fitted line as a ring's."
-        found = replace(found, slower={"alpha": steps}, notes=(*found.notes, said))
-        found = replace(found, elsewhere=(said,))
+        notes = (*found.notes, said)
+        found = replace(found, slower={"alpha": steps}, notes=notes, elsewhere=(said,))
     return found
 
 

@@ -116,6 +116,24 @@ class Question:
         over_nodes = self.fabric.lines_per_node > 0
         return self.nodes == 1 < self.size and over_nodes and self.fabric.inside is None
 
+    def require_inside(self) -> None:
+        """ValueError if `lacks_inside`."""
+        if self.lacks_inside:
+            raise ValueError(
+                f"plan: got {self.size} ranks of one node, and {self.fabric.name}, which says "
+                "nothing of the link inside a node; wanted that link; next: add --inside 5us "
+                "800gbit, or run all_reduce_perf on one host: passed as --machine, its refusal "
+                "names the link"
+            )
+
+    @property
+    def text_notes(self) -> list[str]:
+        """The fabric's. A warning of other ranks is none on those that were measured."""
+        held = self.fabric.elsewhere if self.measured else ()
+        plain = {said: said.removeprefix("WARNING: ") for said in held}
+        plain = {said: note[0].upper() + note[1:] for said, note in plain.items()}
+        return [plain.get(said, said) for said in self.fabric.notes]
+
     @property
     def links(self) -> tuple[Link, ...]:
         """The hops of a flat ring of consecutive ranks, without one that is never the slower.

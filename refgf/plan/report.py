@@ -45,12 +45,7 @@ def answer(question: Question, on: Callable[[int], Question] | None = None) -> d
 
     on: the question on other ranks, if more of it changes than their number.
     """
-    if question.lacks_inside:
-        raise ValueError(
-            f"plan: got {question.size} ranks of one node, and {question.fabric.name}, which says "
-            "nothing of the link inside a node; wanted that link; next: add --inside 5us 800gbit, "
-            "or run all_reduce_perf on one host: passed as --machine, its refusal names the link"
-        )
+    question.require_inside()
     on = on or (lambda size: replace(question, size=size))
     systems = {}
     advised = question.fabric.alpha_known and question.size > 1
@@ -103,16 +98,8 @@ def network_notes(question: Question) -> list[str]:
     """What the reader should know of the network and of options without an effect."""
     fabric, k = question.fabric, question.per_node
     used = {"between": question.nodes > 1, "inside": k > 1}
-
-    def note_of(said: str) -> str:
-        """A warning of other ranks is none on those that were measured."""
-        if not question.measured or said not in fabric.elsewhere:
-            return said
-        here = said.removeprefix("WARNING: ")
-        return here[0].upper() + here[1:]
-
     doubts = [said for which, said in fabric.doubts.items() if used[which]]
-    found = [*map(note_of, fabric.notes), *doubts, *question.unmodelled.notes]
+    found = [*question.text_notes, *doubts, *question.unmodelled.notes]
     on, left, by = fabric.lines_per_node, "", "the fitted link"
     if question.planned_nccl:
         link, (least, most) = fabric.nccl.between, nccl.fitted(*fabric.nccl_times)[1]
