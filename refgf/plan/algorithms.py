@@ -16,6 +16,8 @@ from refgf.plan.texts import Table
 
 LOGGED = r"NCCL INFO (?:AllReduce: )?([0-9]+) Bytes -> Algo (\w+)"
 ALGORITHMS = {"0": "tree", "1": "ring", "2": "collnet", "3": "collnet", "4": "nvls", "5": "nvls"}
+VALUE = r"(?: set by \w+ to |=)['\"]?([^\s'\"]+)"
+LIMITS = r"NCCL_(?:PROTO|M(?:AX|IN)_(?:NCHANNELS|CTAS)|[A-Z0-9]+_DISABLE)"
 FORCED = (
     "Where NCCL_ALGO=Ring was set and the text does not name it, a call takes 2 (p-1) hops on p "
     "ranks, and no interval of NCCL's choice holds it: plan with --allreduce ring."
@@ -32,8 +34,34 @@ def algorithms_of(table: Table) -> tuple[str, str]:
     ]
     if logged:
         return min(logged)[1], max(logged)[1]
-    found = re.findall(r"NCCL_ALGO(?: set by environment to |=)(\S+)", table.before)
-    return (found[-1].lower(), found[-1].lower()) if found else ("", "")
+    return (named(table.before),) * 2
+
+
+def named(text: str) -> str:
+    """The one algorithm that NCCL_ALGO leaves to an allreduce; "": NCCL chooses one of several.
+
+    ring or ring,tree or ^tree (all others) or ring;allreduce:tree,nvls;broadcast:ring (verified:
+    parseList of NCCL's src/graph/tuning.cc). Of all others the ring and the tree count here: the
+    rest needs other switches.
+    """
+    found, allowed = re.findall(f"NCCL_ALGO{VALUE}", text), ""
+    for part in found[-1].lower().split(";") if found else ():
+        function, _, names = part.rpartition(":")
+        if function in ("", "allreduce"):
+            allowed = names
+    names = allowed.lstrip("^").split(",")
+    if allowed.startswith("^"):
+        names = [name for name in ("ring", "tree") if name not in names]
+    several = len(names) > 1 and {"ring", "tree"} & set(names)
+    return "" if several or not names else names[0]
+
+
+def limits(text: str) -> tuple[str, ...]:
+    """A warning of what was switched off or limited, which a training run may not be."""
+    found = {name: value.rstrip(".") for name, value in re.findall(f"({LIMITS}){VALUE}", text)}
+    said = ", ".join(f"{name}={value}" for name, value in found.items() if value != "0")
+    more = "training takes these times with the same settings only"
+    return (f"WARNING: measured with {said}: {more}.",) if said else ()
 
 
 def of_nccl(found: Measured, short: str, long: str, own_choice: bool = True) -> Measured:

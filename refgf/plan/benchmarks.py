@@ -27,7 +27,7 @@ from math import ceil, inf, log2
 from typing import Any
 
 from refgf.plan import texts
-from refgf.plan.algorithms import algorithms_of, of_nccl
+from refgf.plan.algorithms import algorithms_of, limits, named, of_nccl
 from refgf.plan.measurements import (
     AVOIDED,
     BOTH_WAYS,
@@ -134,8 +134,8 @@ def read_nccl(table: Table, path: str, stated: Stated) -> Measured:
     notes = (*found.notes, *(f"WARNING: {said.format(*it.groups())}" for said, it in seen if it))
     if table.in_place:
         notes = (*notes, "Only its in-place columns have times, and they are used.")
-    notes = (*notes, *other_in_place(pairs))
-    own = "NCCL_ALGO" not in table.before
+    notes = (*notes, *other_in_place(pairs), *limits(table.before))
+    own = not named(table.before)
     return of_nccl(replace(found, notes=notes), *algorithms_of(table), own_choice=own)
 
 

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from refgf.plan import fabric
+from refgf.plan import algorithms, fabric
 from refgf.plan.benchmarks import Stated
 from refgf.plan.question import Question, ranges, varied
 from refgf.plan.step_times import StepTimes
@@ -288,6 +288,48 @@ def test_what_may_have_been_a_tree_holds_its_hops(tmp_path, said, factor):
     found = load(tmp_path, nccl(16, tree, a_host=1, before=before))
     assert holds(found, SLOW) == (factor > 1) == any("a ring has 30" in n for n in found.notes)
     assert found.ranges["alpha"][1] >= factor
+
+
+@pytest.mark.parametrize(
+    "value, name",
+    [
+        ("Ring", "ring"),
+        ("^Tree", "ring"),
+        ("^Ring,NVLS", "tree"),
+        ("allreduce:Ring", "ring"),
+        ('"Tree;allreduce:ring;broadcast:tree"', "ring"),
+        ("tree;broadcast:ring", "tree"),
+        ("broadcast:ring", ""),
+        ("Ring,Tree", ""),
+        ("^NVLS", ""),
+        ("^Ring,Tree", ""),
+        ("NVLS,NVLSTree", "nvls"),
+    ],
+)
+def test_lists_of_algorithms_name_one_or_leave_the_choice(tmp_path, value, name):
+    text = nccl(16, ring_line(16, SLOW), a_host=4, before=[f"export NCCL_ALGO={value}"])
+    assert algorithms.named(text) == name
+    found = load(tmp_path, text)
+    assert (found.nccl_times is None) == bool(name)
+    assert ("summed through" in " ".join(found.notes)) == (name not in ("ring", ""))
+
+
+@pytest.mark.parametrize(
+    "said, limits",
+    [
+        ("NCCL_PROTO=LL", "NCCL_PROTO=LL"),
+        ("mpirun -x NCCL_MAX_NCHANNELS=1 -x NCCL_IB_DISABLE=1 ./all_reduce_perf", None),
+        ("node0:7:7 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.", "NCCL_P2P_DISABLE=1"),
+        ("NCCL_IB_DISABLE=0 NCCL_IB_HCA=mlx5 NCCL_DEBUG=INFO", ""),
+        ("node0:7:7 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 0.", ""),
+    ],
+)
+def test_what_was_switched_off_or_limited_is_warned_of(tmp_path, said, limits):
+    found = load(tmp_path, nccl(16, ring_line(16, SLOW), a_host=4, before=["NCCL_ALGO=Ring", said]))
+    both = "NCCL_MAX_NCHANNELS=1, NCCL_IB_DISABLE=1"
+    warned = [note for note in found.notes if "same settings" in note]
+    assert len(warned) == (limits != "")
+    assert all(f"WARNING: measured with {both if limits is None else limits}" in n for n in warned)
 
 
 def test_noise_of_single_times_stays_within_the_intervals(tmp_path):
