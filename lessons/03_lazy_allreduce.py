@@ -48,8 +48,8 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/03_lazy_allreduce.py)
        how many steps? Leave it out of your `lazy_calls`, then: --mine FILE --wrong-anyway
 
 A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/03.md)
-    a. "One message for many gradients sends fewer bytes." --theta 0 inf -v: the bytes that a rank
-       sends.
+    a. "One message for many gradients sends fewer bytes." --theta 0 inf -v, without --quick: the
+       verdict on bytes.
     b. "The later, the better: with few calls there is little latency." The two rows of one call,
        and the best theta with overlap.
     c. "The best theta is a constant: take the paper's." --network alexnet, then --like v100-56gbit.

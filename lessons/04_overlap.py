@@ -55,8 +55,8 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/04_overlap.py)
 A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/04.md)
     a. "A non-blocking call runs in the background." --like this-machine -v: "Which calls progress
        while the program sleeps?"
-    b. "Overlap hides all communication, whatever theta is." --theta 4194304 67108864 -v: "can be
-       hidden", "hidden".
+    b. "Overlap hides all communication, whatever theta is." -v: "can be hidden" next to
+       "communication", and the row of one call.
     c. "Overlap costs nothing, so it can only gain." --like this-machine, with as many ranks as
        cores and with half as many.
 """

@@ -130,11 +130,12 @@ def interval(mean: float, half: float | None) -> dict:
 def verdicts(claims, result: dict) -> list[Verdict]:
     """One verdict for each claim, on a result as the JSON holds it."""
     quick, busy = at(result, "options", "quick"), at(result, "load", "busy")
+    found = [decide(claim, result) for claim in claims]
     return [
         Verdict(claim.text, NOT_JUDGED, kind=claim.kind)
-        if quick or (busy and claim.timed)
-        else decide(claim, result)
-        for claim in claims
+        if quick or (busy and claim.timed and decided.verdict != NOT_MEASURED)
+        else decided
+        for claim, decided in zip(claims, found)
     ]
 
 

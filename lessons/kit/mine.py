@@ -150,8 +150,9 @@ class Limit:
             if running and time.monotonic() > running[1]:
                 launch.abort.end(
                     f"\nrank {launch.job.rank}: your {running[0]} did not return within "
-                    f"{self.limit_s} s: on MPI it waits for a message that nobody sends, or it "
-                    "loops; next: --threads 3 in place of mpiexec names the ranks that wait\n",
+                    f"{self.limit_s} s: on MPI it waits for a message that nobody sends or "
+                    f"receives, or it loops; next: --threads {launch.job.size} in place of mpiexec "
+                    "names the ranks that wait\n",
                     2,
                 )
 

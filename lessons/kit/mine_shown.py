@@ -11,7 +11,10 @@ UNITS = {"s": seconds, "bytes": number_of_bytes, "%": "{:.3g} %".format, "": "{:
 ALIKE = 1e-6  # relative: losses of sums in another order differ by roundings
 ROUNDING = 2.0**-40  # of the numbers added: up to 4096 additions, 2**-52 each, in float64
 NOT_SHOWN = "; the oracle rejects it in the case above, which these values do not have"
-TIMES = "Times are those of the lesson's own figure, unless a panel predicts another machine's."
+TIMES = (
+    "Times are on the clock of the lesson's own figure, unless a panel predicts another machine's, "
+    "but measured in turn by this run's --mine."
+)
 OURS, YOUR_COLOUR = axes.COLOURS[0], axes.COLOURS[axes.YOURS]
 
 
@@ -143,7 +146,8 @@ def call_wrong(figure) -> None:
 
 def draw_on(axis, series: dict) -> None:
     """The student's values over the project's, in a panel of the lesson's own figure."""
-    on, label = series["on"], f"your {called(series)}{', WRONG' * is_wrong(series)}"
+    on, name = series["on"], called(series)
+    label = f"your {name}{on.get('of', '')}{', WRONG' * is_wrong(series)}"
     style = {"color": YOUR_COLOUR, "marker": "X", "ms": 8, "ls": "none", "label": label}
     if isinstance(on["y"][0], dict):
         axes.points(axis, on["x"], on["y"], across=on["across"], zorder=5, **style)

@@ -106,6 +106,13 @@ def test_a_claim_fails_without_its_control(claimed):
                 assert claims.decide(without, result).verdict == FAILS, claim.text
 
 
+def test_a_busy_machine_says_what_was_not_measured():
+    """Not judged is what was measured there; what it left out is no matter of its load."""
+    found = [Claim("a", (1, "<", 2), ""), Claim("b", (("b",), "<", 2), "")]
+    decided = claims.verdicts(found, {"load": {"busy": True, "said": "busy"}})
+    assert [each.verdict for each in decided] == [claims.NOT_JUDGED, NOT_MEASURED]
+
+
 def test_a_control_within_noise_decides_nothing():
     """The comparison's factor would read as a verdict, so only what is undecided is said."""
     claim = Claim("a is below b because of c.", (1, "<", 2), "the weather")

@@ -124,6 +124,7 @@ def answer(r: dict) -> str:
     ties = [row for row in level(swept(r), "overlapped") if row is not fastest]
     ties = [name_of(float(row["theta"])).removeprefix("theta = ") for row in ties]
     more = f" and {len(ties) - TIES} more" if len(ties) > TIES else ""
+    name += f" (of {len(swept(r))} that ran)" * bool(at(r, "options", "theta"))
     level_with = f"; within noise: {', '.join(ties[:TIES])}{more}" if ties else ""
     return f"{name}{calls}, for {r.get('network') or r['trained']}{level_with}"
 

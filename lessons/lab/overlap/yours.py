@@ -72,7 +72,7 @@ def hidden(run: kit.Run, found: dict, step: tuple) -> list[dict]:
         if measured:
             alone = measured["alone"]
             if i == 0:
-                more["on"] = shown | {"across": True}
+                more["on"] = shown | {"across": True, "of": " (links alone)"}
             more["measured"] = [
                 (row["overlapped"] - alone, row["sequential"] - row["overlapped"])[i]
                 for row in rows

@@ -69,7 +69,8 @@ def training(run: kit.Run) -> dict:
         gathered.losses(run, train, Exchange(run.mine["exchange"], n), steps),
     ]
     at = "step", range(1, 1 + steps)
-    return run.mine.series("exchange", f"Loss, {DENSITY:g} % in float16", at, *made)
+    title, note = f"Loss, {DENSITY:g} % in float16", "in so few steps little is learned"
+    return run.mine.series("exchange", title, at, *made, note=note)
 
 
 class Exchange:
