@@ -58,7 +58,7 @@ def measure(run: kit.Run, new_exchange) -> dict:
         "plain": given or run.quick([0, math.inf], PLAIN[network]),
         "overlapped": given or run.quick([0, 2**16, math.inf], OVERLAPPED[network]),
     }
-    rows = sweep(run, bench, thetas, new_exchange, predicted_s, run.quick(2, 3, 7))
+    rows = sweep(run, bench, thetas, new_exchange, predicted_s, run.quick(2, 2, 7))
     for row in rows:
         groups, timed = lazy(bench.gradients, row["theta"]), filter(row.get, KINDS)
         own_s = grouped_steps.own_s(groups, bench.gradients, costs.own)
