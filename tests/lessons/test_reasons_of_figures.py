@@ -115,9 +115,9 @@ def test_what_lars_gains_more_is_paired():
     assert large_batch_claims.gains_more(result) == {"median_s": 5.0, "low_s": 5.0, "high_s": 5.0}
 
 
-@pytest.mark.parametrize("place, said", [(topk.CORE, "none is measured"), ("a GPU", "fast.")])
-def test_choosing_as_a_number_of_reads(place, said):
+@pytest.mark.parametrize("place", [topk.CORE, "a GPU"])
+def test_choosing_as_a_number_of_reads(place):
     times = {"MSTopK": {"median_s": 0.03}, "exact selection": {"median_s": 0.02}}
     text = topk.reads_in_words({"n": 1000, "bytes_per_s": 4e6, "times": times}, place)
     assert f"{place} reads all 1,000 gradients in order 30 times in the time of MSTopK" in text
-    assert "20 times in that of exact" in text and said in text
+    assert "20 times in that of exact" in text

@@ -3,7 +3,7 @@
 from kit.claims import GAIN, LIMIT, Claim
 from kit.guess import Guess
 from kit.reveal import Reveal, Row
-from kit.rows import SPREAD, at
+from kit.rows import SPREAD, at, where
 from kit.words import number_of_bytes, percent
 from lab.sharding.predicted import LARGER, LAYERS, peak_share
 from lab.sharding.steps import AHEAD, OVERLAPPED
@@ -235,7 +235,7 @@ CLAIMS = (
 
 
 def rows(r: dict) -> list[Row]:
-    """What a rank holds and sends next to the formulas; two steps in the cluster's time."""
+    """What a rank holds and sends next to the formulas; ZeRO-3's step in the cluster's time."""
     k, whole = r["regime"]["dilation"], 4 * 4 * max(r["training"]["layers"])
     peak = at_peak(r), by_formula(ZERO3)(r) + whole
     found = [
@@ -246,11 +246,9 @@ def rows(r: dict) -> list[Row]:
         found.append(Row("layers' outputs, on top", *outputs.values(), number_of_bytes))
     formula = r["training"]["sent_formula"][ZERO3]
     found.append(Row(f"a rank of {ZERO3} sends", sent(r, ZERO3), formula, number_of_bytes))
-    for row in r["steps"]["rows"]:
-        if row["name"] in (ZERO, AHEAD):
-            predicted_s = row["predicted_s"] and row["predicted_s"] / k
-            timing = row["timing"]["median_s"] / k
-            found.append(Row(f"step, {row['name']}", timing, predicted_s))
+    for row in where(r["steps"]["rows"], name=AHEAD):
+        predicted_s = row["predicted_s"] and row["predicted_s"] / k
+        found.append(Row(f"step, {AHEAD}", row["timing"]["median_s"] / k, predicted_s))
     return found
 
 
