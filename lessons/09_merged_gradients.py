@@ -36,7 +36,7 @@ PREDICTION  A call of m bytes takes T(m) = a + b m. Merging two calls saves one 
             F(j) is the earliest end of all calls for the first j gradients. It takes L(L+1)/2
             values of T instead of trying 2^(L-1) groupings.
 
-Before you run it, write down: with 161 gradients and a latency of 0.4 ms a call, how many calls
+Before you run it, write down: with 161 gradients and a latency of 0.7 ms a call, how many calls
 does the best merge make? Does some theta of lesson 03 make the same groups? The authors' abstract
 calls their solution optimal; their code has this rule (unverified that they mean it). Is the rule
 optimal? Try gradients of one byte, ready after 1, 2 and 4, with a = 2, b = 1.
