@@ -119,6 +119,8 @@ class Backward:
                 for parameter, gradient in zip(parameters, gradients):
                     self._deliver(segments, self.pool.place[id(parameter)], gradient, accepted)
             self.flow.decided(self, accepted, self._message[:-1])
+            # what this thread holds may be the last: the group that `flow` has would join itself
+            self.flow = None
             for _, _, buffer, future in self.buckets:
                 future.set_result(buffer)
         except BaseException as error:  # otherwise DDP would wait for ever

@@ -1,8 +1,10 @@
 """Loops as people write them: at 100 % CSC is dense training, whatever else the loop does."""
 
 import contextlib
+import gc
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from refgf.torch import Chunks, GradientFlow  # noqa: E402
+from refgf.torch.backward import Backward  # noqa: E402
 from refgf.torch.example import parsed, train  # noqa: E402
 from tests.support.gloo import on_gloo  # noqa: E402
 
@@ -368,3 +371,30 @@ def test_the_example_resumes_on_other_ranks_and_after_a_kill(tmp_path):
     again = on_gloo(3, example, folder, 2)[0]
     assert again[:1] == first and len(again) == 2
     assert on_gloo(1, example, folder, 2)[0] == again
+
+
+def leaves_early(rank):
+    """All that has the group goes while gloo's thread is still in what the hook left with it."""
+
+    def late(self, arrived, original=Backward._arrived):
+        original(self, arrived)
+        time.sleep(0.5)
+
+    Backward._arrived, group = late, torch.distributed.new_group()
+    model = DistributedDataParallel(Net(), process_group=group)
+    optimizer = sgd(model)
+    flow = GradientFlow(model, optimizer, density=30, chunks=Chunks(16))
+    time.sleep(0.5 * rank)  # else all has arrived at once, and no thread has to wait
+    loss_of(model, rank, 0).backward()
+    optimizer.step()
+    flow.close(momentum=False)
+    torch.distributed.destroy_process_group(group)
+    del model, optimizer, flow, group
+    gc.collect()
+    time.sleep(1)
+    return rank
+
+
+def test_the_group_does_not_end_in_its_own_thread():
+    """It would wait for itself: an abort of the process, seen on busy cores."""
+    assert on_gloo(2, leaves_early) == [0, 1]
