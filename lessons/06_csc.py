@@ -29,7 +29,7 @@ PREDICTION  A step sends k = max(1, ceil(C percent/100)) of C chunks in float16.
 
             Own work is the processor's: norms, choosing, packing. It is measured first. What CSC
             costs in accuracy depends on the network, the length of the training and the warm-up of
-            the density: lesson 07 (wider) loses less, lesson 12 (3 epochs, no warm-up) far more.
+            the density: lesson 12 (3 epochs, no warm-up) loses far more.
 
 Before you run it, write down: how many times as fast as dense is the exchange at a density of 10 %?
 If all chunks took turns, each would wait 10 steps. How many of them have not been sent after 30

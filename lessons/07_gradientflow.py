@@ -32,7 +32,7 @@ PREDICTION  The timeline of lesson 04 with the bytes of lessons 05 and 06:
             scaling efficiency = T(exchange off) / T(exchange on) on the same p ranks, in percent.
 
 Before you run it, write down the order: which technique gains most on AlexNet at 56 Gbit/s? And
-which gains nothing there, but something on ResNet-50 at 10 Gbit/s? (One is measured, the other
+which gains least there, but much on ResNet-50 at 10 Gbit/s? (One is measured, the other
 predicted; --network resnet50 turns that round.)
 
 This is weak scaling: each rank brings a batch of its own, whatever p is. CSC trains with a density

@@ -7,8 +7,8 @@ QUESTION    How long will a layer take that nobody has run yet, at a batch size 
             tried?
 IDEA        A kernel has a roofline, its two physical limits: it computes no faster than the peak,
             and reads and writes no faster than memory. With the roofs of a data sheet that is a
-            bound. To *predict* times, the lesson fits both roofs to measured kernels: then about
-            half of these are faster than the roofline. Or small multi-layer perceptrons learn from
+            bound. To *predict* times, the lesson fits both roofs to measured kernels, so
+            many kernels are faster than the roofline. Or small multi-layer perceptrons learn from
             measured kernels how fast each shape is computed. `kernel_s` below, for real in
             refgf/papers/barrachina/roofline.py and kernels.py (drawing: lessons/drawings/15.svg).
 

@@ -51,8 +51,8 @@ PREDICTION  n elements, p ranks, an optimiser with s states (momentum 1, Adam 2)
 
             Sharding pays with many units of like size, where L is small next to n. Where one layer
             has most of the weights, as in AlexNet, whole units take back most of what sharding
-            saved, or more. Larger units hide more of what is sent, and make L larger. Layers'
-            outputs come on top: a rank has those of its own images, in every stage.
+            saved, or more. Larger units make L larger; on slow links they hide more of what is
+            sent. Layers' outputs come on top: a rank has those of its own images, in every stage.
 
 Before you run it, write down, for your p: by how many percent does ZeRO-1 reduce what a rank holds
 (weights, gradients, momentum)? Does its step take longer or shorter than one with a ring after

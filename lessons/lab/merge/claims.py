@@ -85,8 +85,8 @@ CLAIMS = (
         unless="a latency that is short next to the bytes",
     ),
     Claim(
-        "There the theta that is predicted best for these ranks takes at least 1.05 times as long "
-        "as the best merge.",
+        "There the theta that is predicted best here, of those tried, takes at least 1.05 times as "
+        "long as the best merge.",
         (lambda r: far.timing(r, "theta"), ">", lambda r: far.timing(r, EXACT), 1.05),
         unless="a latency that is short next to the bytes",
     ),

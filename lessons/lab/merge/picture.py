@@ -80,8 +80,8 @@ def slept(distant: dict, ranks: int, k: float) -> str:
     """What is slept, and where the theta comes from."""
     return (
         f"Each call sleeps the {axes.MS * distant['late_s'] / k:.2g} ms by which the latency of a "
-        f"ring on {distant['ranks']} ranks is longer than on {ranks}. The theta is the one that is "
-        f"predicted best on {ranks} ranks. The merges are computed anew."
+        f"ring on {distant['ranks']} ranks is longer than on {ranks}. The theta is, of those in "
+        f"the first figure, predicted best on {ranks} ranks. The merges are computed anew."
     )
 
 

@@ -108,9 +108,10 @@ CLAIMS = (
         control=(lambda r: max(map(abs, layer_errors(r, "perceptrons"))), "<", 0.1),
     ),
     Claim(
-        "Kernels and rings together predict steps on 2, 4 and 8 ranks within 30 % (both models).",
+        "Kernels and rings together predict steps on 2, 4 and 8 ranks within 40 % (both models, "
+        "medians).",
         lambda r: (
-            (max(largest_step_error(model)(r) for model in MODELS), "<", 0.3)
+            (max(largest_step_error(model)(r) for model in MODELS), "<", 0.4)
             if r.get("composed")
             else None
         ),

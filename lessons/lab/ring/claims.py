@@ -145,7 +145,7 @@ CLAIMS = (
         "whether nodes share a link",
     ),
     Claim(
-        "Ranks of one node sum the shortest vector faster without messages.",
+        "Ranks of one node sum the shortest vector faster without messages than by the ring.",
         shared_memory,
         "memory that the ranks share",
     ),

@@ -122,7 +122,7 @@ def draw_choice(result: dict, factor: float):
         found = choice, shown, sizes[-1], middle[-1], style["color"]
         name_line(*found, up=10 if name in (slower, "full sort") else -2)
     choice.set(
-        title=f"Choosing 1 % on {place}:\n{search_in_words(longest)}",
+        title=f"Choosing 1 % of n on {place}. With the largest n\n{search_in_words(longest)}",
         xlabel="gradients",
         ylabel=axes.clock(factor),
         xscale="log",
