@@ -14,7 +14,7 @@ number of tensors that is printed with len(list(model.parameters())).
 
 On a CPU a gradient is ready when its AccumulateGrad ends. On a GPU it is ready when the last kernel
 that was launched until then has ended; a kernel and its launch have the same correlation number.
-Only the streams on which backward has kernels count (streams.py): a copy on another one delays no
+Only the streams on which backward has kernels count: a copy on another one delays no
 gradient, unless backward waits for it, and then its own kernels begin later.
 Times in the file are microseconds (Kineto's `ts` and `dur`). If gradients accumulate over several
 backward passes of a step, those of the last one are taken: they are sent.
