@@ -20,17 +20,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lessons"))
+
+from kit.rows import overlap
+
 ROOT = Path(__file__).resolve().parents[2]
 DECKS = sorted((ROOT / "lessons" / "slides").glob("[0-9]*.md"))
 PICTURE = re.compile(r'!\[([^\]]*)\]\(([^)\s]+)(?: "([\d. ]+)")?\)')
 MARK = re.compile(r"(\d[\d,]*(?:\.\d+)?)(<!-- = (.+?) in (\w+) -->)", re.DOTALL)
 CONDITION = re.compile(r"<!-- if (.+?) in (\w+) -->", re.DOTALL)
 NOTE = re.compile(r"<!--(?! _).*?-->", re.DOTALL)  # <!-- _class: lead --> is none
-
-
-def tie(one: dict, other: dict) -> bool:
-    """Do the intervals of these two timings overlap?"""
-    return one["low_s"] <= other["high_s"] and other["low_s"] <= one["high_s"]
 
 
 def most(rows: list[dict]) -> set[str]:
@@ -43,7 +42,7 @@ def most(rows: list[dict]) -> set[str]:
     return {name for name, (_, _, high) in gains.items() if high >= largest[1]}
 
 
-NAMES = {"len": len, "set": set, "all": all, "max": max, "min": min, "tie": tie, "most": most}
+NAMES = {"len": len, "set": set, "all": all, "max": max, "min": min, "tie": overlap, "most": most}
 
 
 def value(expression: str, figure: str):

@@ -65,8 +65,8 @@ def test_a_claim_that_holds_no_longer_is_named():
     wrong = 'First.<!-- if learning["later_s"][0] < 0 in 07_gradientflow -->'
     assert slides.not_so(f"{right} {wrong}") == ['learning["later_s"][0] < 0 in 07_gradientflow']
     low, high, both = ({"low_s": a, "high_s": b} for a, b in ((1, 2), (3, 4), (2, 3)))
-    assert slides.tie(low, both) and slides.tie(both, high) and slides.tie(high, both)
-    assert not slides.tie(low, high) and not slides.tie(high, low)
+    assert slides.overlap(low, both) and slides.overlap(both, high) and slides.overlap(high, both)
+    assert not slides.overlap(low, high) and not slides.overlap(high, low)
 
 
 @pytest.mark.parametrize("deck", slides.DECKS, ids=lambda deck: deck.stem)

@@ -1,4 +1,4 @@
-"""The figures of lesson 13: batch times; what the nodes' drift costs; DiLoCo beside them."""
+"""The figures of lesson 13: batch times; what the nodes' drift costs; DiLoCo next to them."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ NAMES = {
 WHOLE = "training"
 SHOWN = SYNCHRONOUS, HALF, MAIN, BLOCKING  # the other rows stand in the table (-v)
 HIDDEN = "no sums", DILOCO  # whose drift the other figure does not draw
-BESIDE = {  # of DiLoCo's figure: name and bytes between nodes
+RARELY = {  # of DiLoCo's figure: name and bytes between nodes
     SYNCHRONOUS: ("synchronous", "all bytes"),
     HALF: ("float16, during\nbackward", "1/2"),
     MAIN: (f"DASO,\n{MAIN}", "1/4"),
@@ -177,12 +177,12 @@ def draw_diloco(result: dict):
         bars,
         [
             {
-                "name": BESIDE[row["name"]][0],
+                "name": RARELY[row["name"]][0],
                 "timing": row["batch"],
                 "predicted_s": row["predicted_s"],
-                "note": BESIDE[row["name"]][1],
+                "note": RARELY[row["name"]][1],
             }
-            for row in rows_of(result, BESIDE)
+            for row in rows_of(result, RARELY)
         ],
         axes.MS / times["dilation"],
     )

@@ -1,4 +1,4 @@
-"""DiLoCo beside DASO: a sum every H batches, never late. Local SGD is its outer step at rate 1.
+"""DiLoCo next to DASO: a sum every H batches, never late. Local SGD is its outer step at rate 1.
 
 Its bytes and accuracy at equal steps, and at equal seconds: synchronous training as far as it is in
 the time of this training, by the times of a batch that the lesson has measured.
