@@ -132,6 +132,15 @@ SEQUENTIAL_04.mistake(
 )(after_backward)
 
 
+@SEQUENTIAL_04.mistake(
+    "you take the later of ready_s and the time of the calls before it; these calls delay "
+    "backward, so their time is added"
+)
+def later_instead_of_added(ready_s, call_s):
+    starts_s = map(max, ready_s, accumulate(call_s, initial=0.0))
+    return [(start, start + duration) for start, duration in zip(starts_s, call_s)]
+
+
 @SEQUENTIAL_04.mistake("a call is late by the calls before it, not by itself too")
 def delayed_by_itself(ready_s, call_s):
     moved = [ready + duration for ready, duration in zip(ready_s, call_s)]
@@ -189,6 +198,15 @@ EXPOSED_04.part("no call", 1, no_call)
 @EXPOSED_04.mistake("you take all communication as exposed: this is the step without overlap")
 def nothing_hidden(ready_s, call_s, compute_s):
     return split(call_s, sum(call_s, 0.0))
+
+
+@EXPOSED_04.mistake(
+    "your hidden time is compute_s less the exposed time; wanted the calls' time less the exposed "
+    "time"
+)
+def hidden_of_computation(ready_s, call_s, compute_s):
+    exposed_s, _ = exposed_and_hidden(ready_s, call_s, compute_s)
+    return exposed_s, compute_s - exposed_s
 
 
 @EXPOSED_04.mistake(

@@ -145,6 +145,11 @@ def without_flush(sizes, theta, half, chunk, chosen):
     return lazy(items_of(sizes, chunk, chosen), theta, 2 if half else 4, flush=False)
 
 
+@CALLS_07.mistake("you count 4 bytes an element, whatever half says; float16 has 2")
+def half_ignored(sizes, theta, half, chunk, chosen):
+    return lazy(items_of(sizes, chunk, chosen), theta, 4)
+
+
 @CALLS_07.mistake("theta counts bytes on the wire: float16 has 2, not 4")
 def theta_in_float32(sizes, theta, half, chunk, chosen):
     return lazy(items_of(sizes, chunk, chosen), theta, 2 if half else 4, counted=4)
@@ -239,9 +244,35 @@ EXCHANGE_07.part(BOTH, 1, both)
 EXCHANGE_07.part(FEW, 1, few)
 
 
+@EXCHANGE_07.mistake("you do not add the residual to the gradient, so it is never sent")
+def residual_ignored(gradients, residuals, chosen):
+    return exchange(gradients, [np.zeros_like(r) for r in residuals], chosen)
+
+
+@EXCHANGE_07.mistake("what you do not send is lost: it is the residual of the next step")
+def unsent_is_lost(gradients, residuals, chosen):
+    return exchange(gradients, residuals, chosen, kept=np.zeros_like)
+
+
+@EXCHANGE_07.mistake(
+    "where nothing is sent, your residual stays as it was; wanted the old residual plus the "
+    "gradient"
+)
+def residual_stays(gradients, residuals, chosen):
+    new = [np.where(chosen, np.float32(0), r) for r in residuals]
+    return exchange(gradients, residuals, chosen)[0], new
+
+
+@EXCHANGE_07.mistake(
+    "you round nothing: the chosen elements are sent as float16, and so is their sum"
+)
+def not_rounded(gradients, residuals, chosen):
+    return exchange(gradients, residuals, chosen, on_wire=np.copy, finished=np.copy)
+
+
 @EXCHANGE_07.mistake("you send the gradient without the residual: add it before anything is sent")
 def without_residual(gradients, residuals, chosen):
-    sums, _ = exchange(gradients, [np.zeros_like(r) for r in residuals], chosen)
+    sums, _ = residual_ignored(gradients, residuals, chosen)
     return sums, exchange(gradients, residuals, chosen)[1]
 
 

@@ -119,6 +119,20 @@ def steps_with_the_sum(w, xs, ys, rate):
 
 
 @STEP_00.mistake(
+    "you step with the sum over all samples; wanted the mean: divide by the number of all samples"
+)
+def sum_over_samples(w, xs, ys, rate):
+    return step_on_ranks(w, xs, ys, rate * sum(map(len, ys)))
+
+
+@STEP_00.mistake(
+    "you divide the sum over all samples by the number of ranks; wanted the number of all samples"
+)
+def divided_by_ranks(w, xs, ys, rate):
+    return sum_over_samples(w, xs, ys, rate / len(xs))
+
+
+@STEP_00.mistake(
     "each of your ranks steps with its own gradient, so their weights become different"
 )
 def own_steps(w, xs, ys, rate):

@@ -53,6 +53,10 @@ BY_THE_SUM = {
     ),
     "you step with the sum of the ranks' gradients, so your step is p times as long; "
     "wanted the mean": "",
+    "you step with the sum over all samples; wanted the mean: divide by the number of all "
+    "samples": "",
+    "you divide the sum over all samples by the number of ranks; wanted the number of all "
+    "samples": "",
     "your mean of p gradients counts a rank with few samples as much as one with many; "
     "wanted the mean over all samples": "",
 }

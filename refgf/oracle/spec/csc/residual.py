@@ -194,6 +194,23 @@ def without_residuals(gradients, residuals, chosen, chunk):
 
 
 @STEP_06.mistake(
+    "you send the gradient without the residual, and set the residual to 0: what was kept is lost"
+)
+def residual_not_sent(gradients, residuals, chosen, chunk):
+    packed, _ = without_residuals(gradients, residuals, chosen, chunk)
+    return packed, csc_step(gradients, residuals, chosen, chunk)[1]
+
+
+@STEP_06.mistake(
+    "in chunks that are not sent, your residual stays as it was; wanted the old residual plus the "
+    "gradient"
+)
+def residual_stays(gradients, residuals, chosen, chunk):
+    packed, _ = csc_step(gradients, residuals, chosen, chunk)
+    return packed, csc_step([np.zeros_like(g) for g in gradients], residuals, chosen, chunk)[1]
+
+
+@STEP_06.mistake(
     "in chunks that are not sent, your new residual is this step's gradient alone; wanted the old "
     "residual plus the gradient"
 )
