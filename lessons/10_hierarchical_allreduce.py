@@ -43,8 +43,9 @@ PREDICTION  p ranks on m nodes with k ranks each (powers of two). Every rank has
             Switches that sum (SHARP, SwitchML) are predicted only: each node sends n bytes once and
             receives the sum once (`in_network_s` in refgf/papers/scaling/collectives.py).
 
-            With few ranks a node three phases gain over the flat ring only, and others gain more.
-            How many ranks to treat as a node is measured, too: the appendix, figure `_nodes`.
+            With few ranks a node three phases gain over the flat ring for short vectors, and others
+            gain more. How many ranks to treat as a node is measured, too: the appendix, figure
+            `_nodes`.
 
 Before you run it, write down: with 4 nodes of 2 ranks, how many times as fast as the flat ring is
 the sum of 1 KiB in three phases? And of 16 MiB? From which size on is the flat ring faster?

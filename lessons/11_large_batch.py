@@ -1,4 +1,4 @@
-"""Lesson 11: large batches - linear scaling, warm-up, LARS, and LARS's norms in parallel.
+"""Lesson 11: large batches - linear scaling, warm-up and LARS.
 
     mpiexec -n 8 python lessons/11_large_batch.py
     options: --predict "70 %", -v (all tables), --data PATH, --trust 0.1, --full, --quick, --plot
@@ -20,19 +20,9 @@ IDEA        With a batch k times as large, each step should go k times as far (l
             0.1. At rate 0.8 a layer with |w| = 10 and |g| = 0.1 moves by 0.8 % of |w|, one with 1
             and 0.5 by 40 %. LARS with trust 0.1 moves both by 8 %.
 
-            All ranks hold the same w and g, so each needs to form only 1/p of the norms (Shi et
-            al. 2021): whole layers (unverified), or equal slices of the pool (ours).
 PREDICTION  b images per rank and p ranks: batch p b, N / (p b) steps an epoch, a learning rate p
             times that of one rank. If linear scaling holds, the accuracy stays that of the small
-            batch. L tensors whose norms take T_norms on one rank:
-
-                each rank all norms    T_norms
-                by slices              T_norms / p                        + T_allreduce(2L numbers)
-                by whole layers        T_norms (the busiest rank's share) + T_allreduce(2L numbers)
-
-            Distribution by layers gains at most 1 / (the largest layer's share of the parameters).
-            AlexNet's fc6 has 60 %: at most a factor of 1.7. In the networks measured here the
-            busiest rank has 41 and 50 %: at most 2.4 and 2.0.
+            batch.
 
 Before you run it, write down: if the batch grows from 64 to 512, by which factor does the best rate
 grow, for SGD and for LARS? With a batch of 512 of the about 1,400 digits, 5 epochs are 15 steps,
@@ -44,16 +34,29 @@ compute (checked, to the bit). So each rank trains models of its own, and p trai
 After this lesson you can say what a large batch costs, which part of it is missing steps, and judge
 a method by a paired interval.
 
+APPENDIX    All ranks hold the same w and g, so each needs to form only 1/p of LARS's norms (Shi et
+            al. 2021): whole layers (unverified), or equal slices of the pool (ours). L tensors
+            whose norms take T_norms on one rank:
+
+                each rank all norms    T_norms
+                by slices              T_norms / p                        + T_allreduce(2L numbers)
+                by whole layers        T_norms (the busiest rank's share) + T_allreduce(2L numbers)
+
+            Distribution by layers gains at most 1 / (the largest layer's share of the parameters).
+            AlexNet's fc6 has 60 %: at most a factor of 1.7.
+
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/11_large_batch.py)
     1. Multiply one layer's gradient by 1000. What happens to a step of SGD, and to one of LARS?
-    2. Sum norms instead of squared norms over the ranks. How wrong is the ratio for p equal shares?
-    3. Whole layers: which order of AlexNet's tensors suits 4 ranks best? How much can then be
-       gained?
+    2. Appendix: sum norms instead of squared norms over the ranks. How wrong is the ratio for p
+       equal shares?
+    3. Appendix: which order of AlexNet's tensors suits 4 ranks best, if they share whole layers?
+       How much can then be gained?
 
 A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/11.md)
     a. "Linear scaling makes a large batch free." The same epochs against the same steps.
     b. "One run was better, so the method is better." -v: cover the intervals, decide, then look.
-    c. "Distribute whole layers: each rank takes some." -v: "How long does a LARS step take?"
+    c. "Distribute whole layers: each rank takes some." Appendix, -v: "How long does a LARS step
+       take?"
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

@@ -36,9 +36,18 @@ PREDICTION  n elements, p ranks, an optimiser with s states (momentum 1, Adam 2)
             ZeRO-3 sums each layer by itself: other bits, and right ones. It sends 3(p-1) messages
             a unit. LARS and clipping need norms of all slices (lesson 11).
 
-            ZeRO-3 gathers a unit while the one before computes. So whole units are held, too, and
-            how many elements these are depends on the code. The largest unit has L elements, the
-            largest two neighbours have N. At its peak a rank holds
+            ZeRO-3 gathers a unit while the one before computes, so whole units come on top: the
+            dashed part of its bar.
+
+Before you run it, write down, for your p: by how many percent does ZeRO-1 reduce what a rank holds
+(weights, gradients, momentum)? Does its step take longer or shorter than one with a ring after
+backward?
+
+This is weak scaling: each rank brings its own batch, for any p. After this lesson you can say what
+each rank must hold, what sharing it costs in bytes and time, and when it does not pay.
+
+APPENDIX    What ZeRO-3 holds at its peak depends on the code. The largest unit has L elements, the
+            largest two neighbours have N. A rank holds
 
                 all hold all                                 (2 + s) n
                 ZeRO-3, refgf/papers/zero/zero3.py           (2 + s) n/p + 4 L
@@ -51,18 +60,10 @@ PREDICTION  n elements, p ranks, an optimiser with s states (momentum 1, Adam 2)
 
             Sharding pays with many units of like size, where L is small next to n. Where one layer
             has most of the weights, as in AlexNet, whole units take back most of what sharding
-            saved, or more. Larger units make L larger; on slow links they hide more of what is
-            sent. Layers' outputs come on top: a rank has those of its own images, in every stage.
-
-Before you run it, write down, for your p: by how many percent does ZeRO-1 reduce what a rank holds
-(weights, gradients, momentum)? Does its step take longer or shorter than one with a ring after
-backward? What does zero3.py hold at its peak, if one layer has three quarters of the weights?
-
-DDP (PyTorch's DistributedDataParallel) is the baseline of the predicted steps: all hold all, and
-sums of 25 MiB run during backward.
-
-This is weak scaling: each rank brings its own batch, for any p. After this lesson you can say what
-each rank must hold, what sharing it costs in bytes and time, and when it does not pay.
+            saved, or more. Layers' outputs come on top: a rank has those of its own images, in
+            every stage. The figure `_links` predicts steps on other links. DDP (PyTorch's
+            DistributedDataParallel) is their baseline: all hold all, and sums of 25 MiB run during
+            backward. Larger units make L larger. Whether they shorten the step depends on the link.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/16_sharding.py)
     1. From how many ranks on does ZeRO-1 with Adam halve what a rank holds? And with momentum?
@@ -72,7 +73,7 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/16_sharding.py)
 A COLLEAGUE SAYS the following, and is wrong. Show it. (answers: lessons/teaching/16.md)
     a. "ZeRO-1 on p ranks needs 1/p of the memory." -v: what a rank holds.
     b. "ZeRO-1 needs more messages: it gathers, too." -v: what a rank sends.
-    c. "FSDP saves memory and costs nothing." -v: the predicted steps, link by link.
+    c. "FSDP saves memory and costs nothing." -v: the predicted steps, link by link (appendix).
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

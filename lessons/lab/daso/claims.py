@@ -94,8 +94,8 @@ CLAIMS = (
         kind=LIMIT,
     ),
     Claim(
-        "A hidden sum is not free: B = 1, W = 1 takes longer than B = 4, W = 1, but less than "
-        "synchronous training.",
+        "A sum in the background is not free: B = 1, W = 1 takes longer than B = 4, W = 1, but "
+        "less than synchronous training.",
         (batch(EVERY), ">", batch(MAIN)),
         "a processor that copies and merges in no time, and a sum shorter than a batch",
         control=(batch(EVERY), "<", batch(SYNCHRONOUS)),

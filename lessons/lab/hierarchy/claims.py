@@ -111,8 +111,8 @@ CLAIMS = (
         control=lambda r: (gain_over(r, 0, RING, PHASES), ">", gain_over(r, -1, RING, PHASES)),
     ),
     Claim(
-        "For the shortest vector recursive doubling beats three phases by log2 m slow steps; for "
-        "the longest it gains less.",
+        "For the shortest vector recursive doubling beats three phases: log2 m slow steps, not "
+        "2(m-1). For the longest it gains less.",
         emulated((*SHORTEST, "recursive doubling"), "<", (*SHORTEST, PHASES)),
         unless="the processor's work for each message",
         control=lambda r: (

@@ -141,7 +141,7 @@ CLAIMS = (
 
 
 def rows(r: dict) -> list[Row]:
-    """Best rates and accuracy at the largest batch; a step of the largest network.
+    """Best rates and accuracy at the largest batch.
 
     Predicted by linear scaling: a rate that grows with the batch, the accuracy of a small one.
     """
@@ -155,9 +155,7 @@ def rows(r: dict) -> list[Row]:
         what = f"accuracy of SGD, batch {large['batch']}, {large['steps']} steps"
         promised = small["mean"] / 100 if small["batch"] < large["batch"] else None
         found.append(Row(what, large["mean"] / 100, promised, percent))
-    norms = r["norms"][-1]
-    times = norms["times"]["slices"], norms["predicted_s"].get("slices")
-    return [*found, Row("LARS step, norms by slices", *times)]
+    return found
 
 
 def answer(r: dict) -> str:

@@ -10,18 +10,33 @@ import numpy as np
 
 import kit
 from kit import claims, flow, images, trials
-from lab.low_rank.methods import CSC, CSC_PERCENT, DENSE, TRAINED, exchange_of, predicted_bytes
+from lab.low_rank.methods import (
+    CSC,
+    CSC_PERCENT,
+    DENSE,
+    DROPPED,
+    RANK_1,
+    SIGNS,
+    TOPK,
+    TRAINED,
+    VOTE,
+    exchange_of,
+    predicted_bytes,
+)
 from refgf import ops
 
 ENOUGH = 10  # runs
 FOLDS = range(5)
-READING = """How to read the points:
-- CSC chooses whole chunks, so an important gradient waits until its 46 neighbours are worth it.
-  Lesson 12 trains the same network as long: as many single gradients (top-k at 10 %, momentum
-  before the choice) lose little, and so does CSC with a warm-up of its density.
-- PowerSGD is better with its error than without: what was left out adds up until Q turns to it.
-- Top-k at 1 % is worse with it. Likely, and not shown here: an element is sent about every
-  hundredth step, so what is sent late belongs to older weights, and momentum repeats it.
+OF_CSC = """\
+- CSC chooses whole chunks, so an important gradient waits until its neighbours are worth it. Lesson
+  12 compares it with as many single gradients, and with a warm-up of its density."""
+OF_POWERSGD = """\
+- PowerSGD of rank 1 is better with its error than without: what was left out adds up until Q turns
+  to it."""
+OF_TOPK = """\
+- Top-k at 1 % is worse with its error. Likely, and not shown here: an element is sent about every
+  hundredth step, so what is sent late belongs to older weights, and momentum repeats it."""
+OF_SIGNS = """\
 - Signs, with their error, lose more than votes, without one. The reason is open. Signs feed an
   error back and add p scaled signs; a vote feeds nothing back and takes one sign. Signs without
   their error are not trained here, so the numbers do not say which of the two matters."""
@@ -76,4 +91,18 @@ def report(run: kit.Run, result: dict, runs: dict) -> None:
         share = result["bytes"][name] / result["bytes"][DENSE]
         cells.append([name, f"{100 * share:.3g} %", f"{np.mean(accuracies):.1f} %", minus])
     run.table(["exchange", "bytes, of dense", "mean accuracy", "minus dense, paired"], cells)
-    run.say(READING if result["differences"] else f"fewer than {ENOUGH} runs: too few to compare")
+    run.say(reading(result["differences"]) or f"fewer than {ENOUGH} runs: too few to compare")
+
+
+def reading(differences: dict) -> str:
+    """What the points say, each sentence where its interval does; "" without differences."""
+    if not differences:
+        return ""
+    lost, fed = differences["dense"], differences["fed"]
+    said = {
+        OF_CSC: lost[CSC]["high_s"] < 0,
+        OF_POWERSGD: fed[RANK_1 + DROPPED]["high_s"] < 0,
+        OF_TOPK: fed[TOPK + DROPPED]["low_s"] > 0,
+        OF_SIGNS: lost[SIGNS]["high_s"] < lost[VOTE]["low_s"],
+    }
+    return "\n".join(["How to read the points:", *(text for text, holds in said.items() if holds)])

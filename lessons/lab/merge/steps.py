@@ -1,4 +1,4 @@
-"""Lesson 09's measurement: eager calls, every theta, one call and both merges, in turn.
+"""Lesson 09's measurement: eager calls, several thetas, one call and both merges, in turn.
 
 measure(run, new_exchange) -> what the JSON holds. Timings are this machine's seconds; the table
 shows the cluster's, divided by the dilation.
@@ -116,7 +116,7 @@ def measure_network(run: kit.Run, bench: Bench, name: str, new_exchange) -> dict
     """All groupings of one network's gradients."""
     run.section(f"{bench.title}: {len(bench.gradients)} gradients")
     gradients, off = profile(run, bench)
-    bench, k = replace(bench, gradients=gradients), run.regime.dilation
+    bench = replace(bench, gradients=gradients)
     line, points = measure_allreduce(run, bench.pool.flat.size)
     own = grouped_steps.own_line(run, bench.pool, points[0][1])
     update_s = max(0.0, off.median_s - bench.compute_s)
@@ -149,7 +149,7 @@ def measure_network(run: kit.Run, bench: Bench, name: str, new_exchange) -> dict
         "without_exchange": off,
         "fit": vars(line) | {"points": points},
         "rows": rows,
-        "theta": which_theta(run, gradients, line, k),
+        "theta": which_theta(run, gradients, line, update_s),
         "far": far.measure(run, bench, line, swept, update_s, merges, new_exchange),
     }
 
@@ -217,7 +217,7 @@ def counterexample(run: kit.Run, line: Line, new_exchange) -> list[dict]:
     return rows
 
 
-def which_theta(run: kit.Run, gradients, line, k: float) -> dict:
+def which_theta(run: kit.Run, gradients, line, update_s: float) -> dict:
     """Which theta makes the groups of the best merge, and the best theta by prediction."""
     groups = exact_merge(gradients, line)
     low, high = theta_bounds(gradients, groups)
@@ -232,14 +232,16 @@ def which_theta(run: kit.Run, gradients, line, k: float) -> dict:
         run.say(f"No theta makes these groups: {lower} have to wait in one group, and {upper} have")
         run.say("to be sent in another.")
     theta, timeline = best_theta(gradients, line)
-    exact_s = predict(gradients, groups, line).step_s
-    best = f"{kit.number_of_bytes(theta)}, a step of {kit.seconds(timeline.step_s / k)}"
-    run.say(f"Predicted: best theta of a fine sweep {best}; best merge {kit.seconds(exact_s / k)}.")
+    best_s, exact_s = timeline.step_s, predict(gradients, groups, line).step_s
+    steps_s = [(s + update_s) / run.regime.dilation for s in (best_s, exact_s)]
+    best, merged = map(kit.seconds, steps_s)
+    run.say(f"Predicted: with theta = {kit.number_of_bytes(theta)}, the best of many, a step takes")
+    run.say(f"{best}, with the best merge {merged}.")
     return {
         "low": low,
         "high": high,
         "best": theta,
-        "best_s": timeline.step_s,
+        "best_s": best_s,
         "exact_s": exact_s,
         "counts": counts,
     }

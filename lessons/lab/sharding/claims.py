@@ -242,8 +242,6 @@ def rows(r: dict) -> list[Row]:
         Row(f"a rank of {ZERO} holds", held(ZERO)(r), by_formula(ZERO)(r), number_of_bytes),
         Row(f"a rank of {ZERO3}, at its peak", *peak, number_of_bytes),
     ]
-    if outputs := at(r, "training", "outputs"):
-        found.append(Row("layers' outputs, on top", *outputs.values(), number_of_bytes))
     formula = r["training"]["sent_formula"][ZERO3]
     found.append(Row(f"a rank of {ZERO3} sends", sent(r, ZERO3), formula, number_of_bytes))
     for row in where(r["steps"]["rows"], name=AHEAD):
@@ -253,13 +251,13 @@ def rows(r: dict) -> list[Row]:
 
 
 def answer(r: dict) -> str:
-    """The reduction, ZeRO-3's peak, and the step, unless the machine was busy."""
-    less, peak = 1 - held(ZERO)(r) / held(ALL)(r), at_peak(r) / held(ALL)(r)
+    """The reduction, and the step, unless the machine was busy."""
+    less = 1 - held(ZERO)(r) / held(ALL)(r)
     zero, ring = (at(r, *step(name))["median_s"] for name in (ZERO, ALL))
     step_said = f"a step of ZeRO-1 takes {zero / ring:.2f} times a ring's"
     if at(r, "load", "busy"):
         step_said = "steps are not compared, a busy machine"
-    return f"{percent(less)} less; ZeRO-3 holds {percent(peak)} at its peak; {step_said}"
+    return f"{percent(less)} less; {step_said}"
 
 
 REVEAL = Reveal(

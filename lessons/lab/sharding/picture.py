@@ -99,7 +99,7 @@ def draw_steps(axis, result: dict) -> None:
 
 def draw_links(rows: list[dict], ranks: int):
     """FSDP's and ZeRO-1's step over DDP's against the link, both networks. All predicted."""
-    figure, panels = axes.frame("Lesson 16: where sharing loses, predicted", 1, 2)
+    figure, panels = axes.frame("Lesson 16, appendix: where sharing loses, predicted", 1, 2)
     top = 1.45 * max(s / row["step_s"]["DDP"] for row in rows for s in row["step_s"].values())
     for axis, (network, title) in zip(panels, NETWORKS.items()):  # top: room for the legend
         by_wrap = {wrapped: [] for wrapped in WRAPPED[network]}

@@ -101,7 +101,7 @@ CLAIMS = (
     Claim(
         "A warm-up of CSC's density buys accuracy with bytes: over 10 points above CSC without.",
         (("learning", "differences", "CSC, warm-up"), ">", 10.0),
-        unless="more epochs, in which CSC needs no warm-up",
+        unless="more epochs",
         timed=False,
     ),
     Claim(

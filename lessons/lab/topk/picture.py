@@ -157,7 +157,7 @@ def reads_in_words(row: dict, place: str) -> str:
 def search_in_words(times: dict) -> str:
     """MSTopK next to exact selection."""
     ratio = times["MSTopK"]["median_s"] / times["exact selection"]["median_s"]
-    return f"MSTopK takes {ratio:.2g} x as long as exact selection"
+    return f"MSTopK takes {ratio:.3g} x as long as exact selection"
 
 
 def hitopk_in_words(rows: list[dict]) -> str:

@@ -1,0 +1,119 @@
+"""What lessons 09 to 17 and their teacher's pages say, held against the numbers of the figures."""
+
+from copy import deepcopy
+from types import SimpleNamespace
+
+import pytest
+
+from docs.tools import gains
+from kit import claims
+from lab.cache import claims as cache
+from lab.large_batch import picture as large_batch
+from lab.low_rank import learning as low_rank
+from lab.merge import curves, steps
+from lab.topk import picture as topk
+from refgf.papers.mgwfbp.merge import exact_merge
+from refgf.papers.scaling.scaling import best_theta
+from refgf.predict.cost import Line
+from refgf.predict.timeline import predict
+
+
+def page(number: str) -> str:
+    text = (gains.ROOT / "lessons" / "teaching" / f"{number}.md").read_text()
+    return " ".join(text.split())
+
+
+def test_where_the_best_merge_is_one_call():
+    """Page 09: with 10 Gbit/s on 2048 GPUs and not on 1024, with 56 Gbit/s nowhere."""
+    found = gains.figure("09_merged_gradients")["curves"]
+    one_call = {
+        cluster: [
+            size
+            for size, best, sync in zip(
+                rows["sizes"], rows["systems"][curves.BEST], rows["systems"][curves.SYNC]
+            )
+            if best == sync
+        ]
+        for cluster, rows in found.items()
+    }
+    assert one_call == {curves.TEN: [2048], curves.IB: []}
+    assert "With 10 Gbit/s it is one call, too, on 2048 GPUs; with 56 Gbit/s not" in page("09")
+
+
+def test_a_theta_that_is_swept_anew_comes_near_the_best_merge():
+    """With the latency of a ring on 128 ranks, by prediction; that of 8 ranks is far from it."""
+    network = gains.figure("09_merged_gradients")["networks"]["resnet50"]
+    gradients = [(ready_s, nbytes) for ready_s, nbytes in network["gradients"]]
+    fit, far = network["fit"], network["far"]
+    line = Line(fit["a_s"] + far["late_s"], fit["b_s_per_byte"])
+    exact_s = predict(gradients, exact_merge(gradients, line), line).step_s
+    assert best_theta(gradients, line)[1].step_s < 1.1 * exact_s
+    theta, _, exact = far["rows"]
+    assert theta["predicted_s"] > 1.1 * exact["predicted_s"]
+
+
+def test_the_best_theta_and_the_best_merge_are_predicted_with_the_update():
+    """As the steps of the table above it."""
+    said, line = [], Line(2.0, 1.0)
+    run = SimpleNamespace(say=said.append, regime=SimpleNamespace(dilation=10.0))
+    found = steps.which_theta(run, [(1.0, 1), (2.0, 1), (4.0, 1)], line, 4.0)
+    assert found["exact_s"] == 8.0 and found["best_s"] >= 8.0
+    assert "with the best merge 1.2 s" in said[-1]
+
+
+def test_what_needs_nodes_is_not_measured_where_each_rank_is_one():
+    result = deepcopy(gains.figure("10_hierarchical_allreduce"))
+    result |= {"free": [], "node_of_rank": list(range(result["ranks"]))}
+    (lesson,) = (gains.ROOT / "lessons").glob("10_*.py")
+    decided = claims.verdicts(gains.reveal_of(lesson).claims, result)
+    missing = sum(each.verdict == claims.NOT_MEASURED for each in decided)
+    assert missing == 6 and "six of the claims are not measured" in page("10")
+
+
+def test_after_as_many_steps_the_largest_batch_is_at_least_as_accurate():
+    result = gains.figure("11_large_batch")
+    rows = [row for row in result["trained"]["rows"] if row["optimizer"] == "SGD"]
+    small, *_, large = large_batch.same_steps([row for row in rows if not row["warm"]], result)
+    assert large["mean"] >= small["mean"] and "at least as accurate" in page("11")
+
+
+@pytest.mark.parametrize("high_s, said", [(3.0, ["(fastest)", ""]), (4.0, 2 * ["a tie)"])])
+def test_norms_within_noise_of_the_fastest_are_a_tie(high_s, said):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("Agg")
+    ends = {"alone": (1.0, 2.0, high_s), "slices": (4.0, 5.0, 6.0), "layers": (7.0, 8.0, 9.0)}
+    times = {
+        name: dict(zip(("low_s", "median_s", "high_s"), timing)) for name, timing in ends.items()
+    }
+    row = {"times": times, "predicted_s": {}, "n": 1, "ranks": 8}
+    figure, axis = plt.subplots()
+    large_batch.draw_norms(axis, row)
+    shown = [label.get_text() for label in axis.get_yticklabels()]
+    plt.close(figure)
+    assert [text.endswith(end) for text, end in zip(shown, said)] == [True, True]
+    assert "fastest" not in shown[2] and ("fastest" in shown[1]) == (high_s == 4.0)
+
+
+def test_the_figure_and_the_slide_of_lesson_12_round_alike():
+    times = {"MSTopK": {"median_s": 1.053}, "exact selection": {"median_s": 1.0}}
+    assert topk.search_in_words(times) == "MSTopK takes 1.05 x as long as exact selection"
+
+
+def test_later_epochs_are_judged_with_their_spread():
+    """A tie in seconds is no verdict, though the medians compare."""
+    epochs = [[{"seconds": s} for s in (9.0, *later)] for later in ((1.0, 5.0), (4.0, 4.2))]
+    names = "half memory + disk", "half memory"
+    rows = [{"store": "s", "name": n, "epochs": each} for n, each in zip(names, epochs)]
+    (claim,) = [each for each in cache.CLAIMS if each.text.startswith("Later epochs with half on")]
+    assert claims.decide(claim, {"rows": rows}).verdict == claims.NOISE
+
+
+def test_points_are_read_as_their_intervals_say():
+    """Lesson 17: no sentence where its interval does not, nothing without differences."""
+    found = gains.figure("17_low_rank")["learning"]["differences"]
+    read = low_rank.reading(found)
+    every = low_rank.OF_CSC, low_rank.OF_POWERSGD, low_rank.OF_TOPK, low_rank.OF_SIGNS
+    assert all(text in read for text in every)
+    level = {"median_s": 0.0, "low_s": -1.0, "high_s": 1.0}
+    tied = {key: dict.fromkeys(rows, level) for key, rows in found.items()}
+    assert low_rank.reading(tied) == "How to read the points:" and low_rank.reading({}) == ""
