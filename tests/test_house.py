@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -123,10 +124,14 @@ def test_sources_are_ascii():
     ] == []
 
 
+@cache
+def parsed(file):
+    return ast.parse(file.read_text())
+
+
+@cache
 def functions(file):
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.FunctionDef):
-            yield node
+    return [node for node in ast.walk(parsed(file)) if isinstance(node, ast.FunctionDef)]
 
 
 def parameters(function):
@@ -158,7 +163,7 @@ def test_errors_say_what_to_try():
     """Every function that raises a ValueError has the word for it, or names a constant with it."""
     silent = set()
     for file in [*core(), *tracked(*(f"refgf/{floor}/*.py" for floor in FLOORS_OF_A_PROGRAM))]:
-        tree = ast.parse(file.read_text())
+        tree = parsed(file)
         named = {ast.unparse(n.targets[0]): ast.unparse(n) for n in tree.body if is_constant(n)}
         for node in functions(file):
             text, inside = ast.unparse(node), list(ast.walk(node))
@@ -179,7 +184,7 @@ def test_the_core_has_no_optional_protocols():
     """No hasattr, and no getattr with a default, that asks an object what it can do."""
     wrong = []
     for file in core():
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(parsed(file)):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
                 continue
             asks = node.func.id == "hasattr" or (node.func.id == "getattr" and len(node.args) == 3)
@@ -191,7 +196,7 @@ def test_the_core_has_no_optional_protocols():
 def test_no_two_classes_have_one_name():
     found = Counter()
     for file in tracked("refgf/*.py"):
-        body = ast.parse(file.read_text()).body
+        body = parsed(file).body
         found.update(node.name for node in body if isinstance(node, ast.ClassDef))
     found["GradientFlow"] -= 1  # PyTorch's, which does the same
     assert [name for name, count in found.items() if count > 1] == []
@@ -201,7 +206,7 @@ def test_tests_mirror_the_house():
     """Every module of the core has a test file of its name."""
     missing = []
     for file in core():
-        if len(ast.parse(file.read_text()).body) <= 1 or file.name == "__init__.py":
+        if len(parsed(file).body) <= 1 or file.name == "__init__.py":
             continue
         place = ROOT / "tests" / file.relative_to(ROOT / "refgf").parent
         if not list(place.glob(f"test_{file.stem}*.py")):

@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,10 +56,10 @@ OUTSIDE = {  # library: which parts of refgf may import it
 }
 
 
+@cache
 def sources():
-    """(part of refgf, path, imported names) of every file."""
-    for place in FILES:
-        yield place.parts[0], place, list(imported(ROOT / "refgf" / place))
+    """[(part of refgf, path, imported names)] of every file."""
+    return [(place.parts[0], place, list(imported(ROOT / "refgf" / place))) for place in FILES]
 
 
 def imported(file):
@@ -71,6 +72,7 @@ def imported(file):
                 yield name if is_module(name) else node.module
 
 
+@cache
 def is_module(name):
     path = ROOT.joinpath(*name.split("."))
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()

@@ -1,4 +1,8 @@
-"""Ranks of torch.distributed on gloo: processes that call a function and give back what it says."""
+"""Ranks of torch.distributed on gloo: processes that call a function and give back what it says.
+
+They are forked by a server that has imported what is slow, PyTorch above all. It starts with the
+first rank that is asked for, computes nothing, and ends with its caller.
+"""
 
 import os
 import tempfile
@@ -8,6 +12,9 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
 
+HOW = "forkserver"
+IMPORTED = "refgf.torch torch._dynamo torch.distributed.optim tests.support.golden hypothesis pytest"
+multiprocessing.set_forkserver_preload(IMPORTED.split())
 PATIENCE = timedelta(seconds=180)  # of a rank that waits for one that does not come
 
 
@@ -15,7 +22,7 @@ def on_gloo(size: int, function, *arguments) -> list:
     """[function(rank, *arguments) for each rank]; a rank that fails ends all of them."""
     with tempfile.TemporaryDirectory(prefix="refgf-gloo-") as folder:
         work = (size, folder, function, arguments)
-        multiprocessing.start_processes(_rank, work, nprocs=size, start_method="spawn")
+        multiprocessing.start_processes(_rank, work, nprocs=size, start_method=HOW)
         paths = [os.path.join(folder, f"{rank}.pt") for rank in range(size)]
         return [torch.load(path, weights_only=False) for path in paths]
 

@@ -34,6 +34,7 @@ from refgf.oracle.spec.csc.step import (  # noqa: E402
 from refgf.torch import Chunks, GradientFlow, flow  # noqa: E402
 from refgf.torch.pool import FlatPool, l1_norms  # noqa: E402
 from tests.support.conforms import conforms, require  # noqa: E402
+from tests.support.gloo import HOW  # noqa: E402
 from tests.support.own import joined, ranks_of  # noqa: E402
 
 MOST_RANKS = 5
@@ -186,11 +187,11 @@ class OnGloo:
 
 @pytest.fixture(scope="module")
 def on_gloo():
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context(HOW)
     inboxes, outbox = [context.SimpleQueue() for _ in range(MOST_RANKS)], context.Queue()
     with tempfile.TemporaryDirectory(prefix="refgf-gloo-") as folder:
         ranks = multiprocessing.start_processes(
-            serve, (folder, inboxes, outbox), MOST_RANKS, join=False, start_method="spawn"
+            serve, (folder, inboxes, outbox), MOST_RANKS, join=False, start_method=HOW
         )
         yield OnGloo(inboxes, outbox)
         for inbox in inboxes:
