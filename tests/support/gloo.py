@@ -13,7 +13,7 @@ import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
 
 HOW = "forkserver"
-IMPORTED = "refgf.torch torch._dynamo torch.distributed.optim tests.support.golden hypothesis pytest"
+IMPORTED = "refgf.torch torch._dynamo torch.distributed.optim tests.support.golden pytest"
 multiprocessing.set_forkserver_preload(IMPORTED.split())
 PATIENCE = timedelta(seconds=180)  # of a rank that waits for one that does not come
 
