@@ -34,7 +34,7 @@ PREDICTION  A ring allreduce of n gradients of b bytes on p ranks takes
 
             8 bits (E4M3) have 3 for the fraction, not 10, so r is 2^7 times as large: 2.7 %. They
             end at 448, so 32 numbers share a power of two. A ring of 512 ranks would be off by
-            43 %. `direct` sends as many bytes, adds in float32, and is off by 3.8 % on any p.
+            42 %. `direct` sends as many bytes, adds in float32, and is off by 3.7 % on any p.
 
 Before you run it, write down: by how much is the error of the float16 ring on 512 ranks larger than
 on 2? Of the real gradients of a batch of 256 images, which is larger, the ring's error or the noise

@@ -21,8 +21,8 @@ IDEA        Divide the pool into chunks and send only the most important ones: t
             In this lesson a step sends what the step before has chosen. It chooses by what it would
             send, *before* that is cleared (statement C4): guess what follows for the next step.
 
-PREDICTION  A step sends k = max(1, ceil(C percent/100)) of C chunks in float16. It also sends C
-            norms and one flag (overflow) in float64:
+PREDICTION  A step packs k = max(1, ceil(C percent/100)) of C chunks in float16, and C norms and one
+            flag (overflow) in float64. A rank sends 2(p-1)/p times as many bytes as it packs:
 
                 bytes = 2 x chosen elements + 8 (C + 1)         dense: 2 x all elements
                 step  = step without exchange + time of these bytes + own work

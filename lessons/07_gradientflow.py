@@ -36,7 +36,7 @@ which gains least there, but much on ResNet-50 at 10 Gbit/s? (One is measured, t
 predicted; --network resnet50 turns that round.)
 
 This is weak scaling: each rank brings a batch of its own, whatever p is. CSC trains with a density
-of 10 % after a warm-up of two epochs; lessons 06 and 12 train other networks, with other warm-ups,
+of 10 % after a warm-up of two epochs; lessons 06 and 12 train other networks, 12 without a warm-up,
 and lose other accuracies. After this lesson you can stack the techniques, predict the order of
 their gains on two networks, and say what an efficiency is not.
 

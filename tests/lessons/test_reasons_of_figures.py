@@ -4,7 +4,7 @@ import pytest
 
 from docs.tools import gains
 from kit import rows
-from kit.claims import FAILS, HOLDS, decide
+from kit.claims import FAILS, HOLDS, NOISE, NOT_MEASURED, decide
 from lab.csc import claims as csc_claims
 from lab.csc import picture as csc
 from lab.large_batch import claims as large_batch_claims
@@ -121,3 +121,19 @@ def test_choosing_as_a_number_of_reads(place):
     text = topk.reads_in_words({"n": 1000, "bytes_per_s": 4e6, "times": times}, place)
     assert f"{place} reads all 1,000 gradients in order 30 times in the time of MSTopK" in text
     assert "20 times in that of exact" in text
+
+
+@pytest.mark.parametrize(
+    "high_s, dense_low_s, verdict", [(1.1, 9.0, HOLDS), (4.0, 9.0, NOISE), (1.1, 0.0, NOT_MEASURED)]
+)
+def test_what_remains_of_an_exchange_has_the_spread_of_both(high_s, dense_low_s, verdict):
+    """Own work shrinks to 0.3. With the network 0.1 remains, in one repeat up to 0.44."""
+    sparse = {"low_s": 0.9, "median_s": 1.0, "high_s": high_s}
+    dense = {"low_s": dense_low_s, "median_s": 10.0, "high_s": 10.0}
+    own = [dict.fromkeys(rows.SPREAD, own_s) for own_s in (3.0, 10.0)]
+    steps = [
+        {"density": 10, "exchange": sparse, "own": own[0]},
+        {"density": None, "exchange": dense, "own": own[1]},
+    ]
+    (claim,) = [each for each in csc_claims.CLAIMS if "Without a network" in each.text]
+    assert decide(claim, {"times": {"rows": steps}}).verdict == verdict

@@ -200,3 +200,57 @@ def test_the_questions_before_lesson_17_are_answered_on_its_screen():
         lost = accuracy["dense"] - accuracy[name]
         assert shown[f"{name}: points lost"][1] == f"{lost:.1f}"
     assert {"signs, 16 ranks", "majority vote, 16 ranks"} < set(shown) and len(shown) == 5
+
+
+def test_the_bytes_at_the_bars_are_packed_and_the_table_has_those_sent():
+    result = gains.figure("06_csc")
+    p, sentence = result["ranks"], csc.packed(result["ranks"])
+    assert sentence.endswith(f" = {2 * (p - 1) / p:g} times as many.")
+    for each in result["times"]["rows"]:
+        assert each["bytes"] / each["payload"] == pytest.approx(2 * (p - 1) / p, rel=0.01)
+    figure = csc.draw(result)["times"]
+    assert sentence in " ".join(figure.texts[1].get_text().split())
+    assert "119 MiB" in figure.axes[0].get_yticklabels()[0].get_text()
+
+
+@pytest.mark.parametrize(
+    "other_s, notes, number",
+    [(2.0, ["", "shortest with exchange", ""], 1), (1.1, ["", "level", "level"], None)],
+)
+def test_the_step_without_exchange_is_no_candidate(other_s, notes, number):
+    """It is shorter than each that the label compares. Repeats differ by a tenth."""
+    rows = [
+        overlap.row_of(name, spread(0.9 * step_s, step_s, 1.1 * step_s))
+        for name, step_s in (("no exchange", 0.5), ("26 calls", 1.0), ("1 call", other_s))
+    ]
+    assert overlap.mark_shortest(rows, rows[1:]) == number
+    assert [row["note"] for row in rows] == notes
+
+
+@pytest.mark.parametrize("other, said", [(0.5, ["fastest"]), (0.95, ["level", "level"])])
+def test_exchanges_within_noise_are_level(other, said):
+    """Lesson 06: two exchanges, whose repeats differ by a tenth."""
+    _, axis = plt.subplots()
+    times_s = 1.0, other
+    rows = [
+        {"name": "a", "sent": 8, "parts": {"own": s}, "timing": spread(0.9 * s, s, 1.1 * s)}
+        for s in times_s
+    ]
+    csc.draw_parts(axis, rows, 1.0)
+    assert [text.get_text() for text in axis.texts] == said
+
+
+def test_shares_that_differ_are_not_the_same_number():
+    """The furthest is not 100 % next to another 100 %."""
+    (axis,) = overlap.progress(gains.figure("04_overlap")["progress"]).axes
+    shown = [text.get_text().partition(",")[0] for text in axis.texts]
+    assert len(set(shown)) == len(shown) == 3
+
+
+@pytest.mark.parametrize("place", ["05_mixed_precision.py", "teaching/05.md", "slides/05.md"])
+def test_errors_of_8_bits_are_the_predicted_ones(place):
+    """The ring on 512 ranks and direct: one number in lesson, teacher's page and slides."""
+    predicted = gains.figure("05_mixed_precision")["blocks"]["predicted"]["512"]
+    ring, direct = (predicted[f"{name}, float8"] for name in ("ring", "direct"))
+    text = (gains.ROOT / "lessons" / place).read_text()
+    assert f"{100 * ring:.0f} %" in text and f"{100 * direct:.1f} %" in text

@@ -4,6 +4,7 @@ import numpy as np
 
 import kit
 from kit import axes
+from kit.rows import overlap
 from kit.trials import usual_warmup
 from lab.csc.claims import not_sent, sent_again, sent_so_far
 
@@ -34,7 +35,7 @@ def draw(result: dict) -> dict:
     """{"": which chunks are sent, "times": figure, "learning": appendix}"""
     return {
         "": draw_choice(result),
-        "times": draw_times(result) if result.get("times") else draw_here(result["here"]),
+        "times": draw_times(result) if result.get("times") else draw_here(result),
         "learning": draw_learning(result["study"], density_in_words(result)),
     }
 
@@ -52,7 +53,14 @@ def draw_times(result: dict):
     draw_parts(left, rows, factor)
     left.set_title("A step of AlexNet, float16, no overlap")
     draw_exchange(right, result["small"], factor)
-    return axes.finish(figure, left, right, below=too_short(result["small"]["rows"]))
+    below = f"{packed(result['ranks'])} {too_short(result['small']['rows'])}"
+    return axes.finish(figure, left, right, below=below.strip())
+
+
+def packed(ranks: int) -> str:
+    """What the bytes at the bars are, and how many of them are sent."""
+    times = f"{2 * (ranks - 1) / ranks:.3g}"
+    return f"Bytes: what a rank packs; the allreduce sends 2(p-1)/p = {times} times as many."
 
 
 def too_short(rows: list[dict]) -> str:
@@ -64,12 +72,12 @@ def too_short(rows: list[dict]) -> str:
     return f"Right, from above: the prediction is {said} of the measured time. {LEFT_OUT}"
 
 
-def draw_here(here: dict):
+def draw_here(result: dict):
     """The exchanges on this machine as it is."""
     figure, panels = axes.frame(f"{TITLE}. This machine as it is", 1, 2)
     for panel, name in zip(panels, ("small", "large")):
-        draw_exchange(panel, here[name], 1.0)
-    return axes.finish(figure, *panels)
+        draw_exchange(panel, result["here"][name], 1.0)
+    return axes.finish(figure, *panels, below=packed(result["ranks"]))
 
 
 def draw_exchange(axis, network: dict, factor: float) -> None:
@@ -103,9 +111,12 @@ def draw_parts(axis, rows: list[dict], factor: float) -> None:
     look = {"marker": "o", "color": axes.PREDICTED, "capsize": 4}
     label = "all of it, measured"
     axes.points(axis, range(len(rows)), timings, ms, across=True, label=label, **look)
-    fastest = min(range(len(rows)), key=lambda y: timings[y]["median_s"])
-    end = ms * max(rows[fastest]["timing"]["high_s"], sum(rows[fastest]["parts"].values()))
-    axis.annotate("fastest", (end, fastest), (6, 0), textcoords="offset points", va="center")
+    best = min(timings, key=lambda timing: timing["median_s"])
+    level = [y for y, timing in enumerate(timings) if overlap(timing, best)]
+    for y in level:
+        end = ms * max(timings[y]["high_s"], sum(rows[y]["parts"].values()))
+        said = "fastest" if len(level) == 1 else "level"
+        axis.annotate(said, (end, y), (6, 0), textcoords="offset points", va="center")
     names = [f"{row['name']}\n{kit.number_of_bytes(row['sent'])}" for row in rows]
     axis.set_yticks(range(len(rows)), names)
     axis.set(xlabel=axes.clock(factor), ylim=(len(rows) + 1.3, -0.5))  # below: the legend

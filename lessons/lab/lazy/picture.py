@@ -162,7 +162,7 @@ def draw_region(lines: dict, size: int):
 
     lines: {name: (ranks, a_s, b_s_per_byte)}, besides two published fits
     """
-    title = "Lesson 03: on which links is one call faster than eager calls?"
+    title = "Lesson 03: by how much is one call faster than eager calls?"
     figure, (axis,) = axes.frame(title, 1, 1, size=(axes.WIDTH_INCHES, 6))
     rates = np.logspace(8, 11.5, 50) / 8  # bytes/s
     tensors = resnet50().tensors

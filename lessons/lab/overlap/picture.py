@@ -53,9 +53,7 @@ def steps(result: dict, factor: float):
         for row in found["rows"]
         for kind in KINDS
     ]
-    fastest = min(rows[1:], key=lambda row: row["timing"]["median_s"])
-    fastest["note"] = "shortest"
-    axes.bars(left, rows, MS / factor, rows.index(fastest))
+    axes.bars(left, rows, MS / factor, mark_shortest(rows, rows[1:]))
     left.set(title="A training step", xlabel=axes.clock(factor))
     left.legend(loc="upper right")
     shares(right, found)
@@ -65,6 +63,15 @@ def steps(result: dict, factor: float):
 
 def row_of(name: str, timing: dict, predicted_s: float | None = None) -> dict:
     return {"name": name, "timing": timing, "predicted_s": predicted_s, "note": ""}
+
+
+def mark_shortest(rows: list[dict], among: list[dict]) -> int | None:
+    """Write into the shortest of these steps that it is, or that some are level. -> its number."""
+    best = min(among, key=lambda row: row["timing"]["median_s"])
+    level = [row for row in among if overlap(row["timing"], best["timing"])]
+    for row in level:
+        row["note"] = "shortest with exchange" if len(level) == 1 else "level"
+    return rows.index(best) if len(level) == 1 else None
 
 
 def shares(axis, found: dict) -> None:
@@ -115,9 +122,7 @@ def here(result: dict):
     rows = [
         row_of(name, times[kind], times["predicted"].get(kind)) for kind, name in TITLES.items()
     ]
-    fastest = min(rows[1:3], key=lambda row: row["timing"]["median_s"])
-    fastest["note"] = "shortest"
-    axes.bars(panel, rows, MS, rows.index(fastest))
+    axes.bars(panel, rows, MS, mark_shortest(rows, rows[1:3]))
     panel.set(title=f"A training step: {whose(result)}", xlabel=axes.clock(1))
     handles, _ = panel.get_legend_handles_labels()
     panel.legend(handles, ["predicted, if calls had free cores"])
@@ -130,7 +135,7 @@ def progress(found: dict):
     figure, (panel,) = axes.frame(title, 1, 1, (axes.WIDTH_INCHES, 3.5))
     rows = [row_of(name, share) for name, share in found["progressed"].items()]
     for row in rows:
-        row["note"] = f"{PERCENT * row['timing']['median_s']:.0f} %"
+        row["note"] = f"{PERCENT * row['timing']['median_s']:.3g} %"
     best = max((row["timing"] for row in rows), key=lambda timing: timing["median_s"])
     furthest = [row for row in rows if overlap(row["timing"], best)]
     for row in furthest:

@@ -99,8 +99,8 @@ CLAIMS = (
         control=bytes_at_the_end,
     ),
     Claim(
-        "MPI's own Allreduce is faster for the shortest vector, where it needs fewer steps. For "
-        "the longest one its lead is less than half of that, or it loses.",
+        "MPI's own Allreduce is faster for the shortest vector. For the longest one its lead is "
+        "less than half of that, or it loses.",
         against(OWN, 0, ">"),
         "which algorithm MPI chooses",
         kind=LIMIT,

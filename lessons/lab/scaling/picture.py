@@ -54,7 +54,7 @@ def draw_points(result: dict):
     times_s = [row["timing"]["median_s"] for row in rows[1:]]
     axes.bars(left, rows, MS / factor, highlight=1 + times_s.index(min(times_s)) if times_s else 0)
     clock = axes.clock(factor).replace("\n", " ")
-    left.set_xlabel(f"step, {clock}\npercent: scaling efficiency; dark bar: fastest")
+    left.set_xlabel(f"step, {clock}\npercent: scaling efficiency; dark bar: fastest with exchange")
     left.set_title(f"{last['ranks']} ranks; a + is added to the bar above")
     draw_curves(right, points)
     if last["rows"]:
