@@ -161,13 +161,14 @@ class Lesson:
                 self.parser.error(f"{error}, or --threads 3")
             require_one_mpi(MPI.COMM_WORLD.Get_size())
             try:
-                self._measure(MPI.COMM_WORLD, measure, options)
+                run = self._measure(MPI.COMM_WORLD, measure, options)
             except ValueError as error:
                 if "wanted" not in str(error):  # not an error message of refgf, but a bug
                     raise
                 launch.abort.end(f"\n{self.parser.prog}, rank {launch.job.rank}: {error}\n", 2)
-        if launch.job.rank == 0:
-            self._draw(draw, options)
+            run.on_rank_0(lambda: self._draw(draw, options))
+            return
+        self._draw(draw, options)
 
     def _parse(self):
         """Parse the arguments; rank 0 alone prints an error."""
@@ -208,7 +209,7 @@ class Lesson:
             self.parser.error(str(error))
         return options
 
-    def _measure(self, comm, measure, options) -> None:
+    def _measure(self, comm, measure, options) -> Run:
         run = Run(comm, options)
         ranks = number_of_ranks(run.size)
         run.tell(textwrap.fill(f"{self.name} on {ranks}: {run.place}", COLUMNS))
@@ -259,6 +260,7 @@ class Lesson:
         if run.rank == 0:
             write(unfinished, result)  # a full disk must not cost the earlier numbers
             unfinished.replace(log.with_suffix(".json"))
+        return run
 
     def _record(self, run: Run, took_s: float) -> dict:
         """What the JSON says besides the measurements."""

@@ -65,7 +65,7 @@ def code_hash(lesson: Path, root: Path = ROOT) -> str:
     docs/tools/gains.py make claims and pictures anew from the same numbers.
     """
     files = {file for file in import_path([lesson], root) if counts(file, root)}
-    codes = sorted(imports_and_code(file.read_text())[1] for file in {lesson, *files})
+    codes = sorted(code(file.read_text()) for file in {lesson, *files})
     return hashlib.sha256("\n".join(codes).encode()).hexdigest()[:16]
 
 
@@ -81,9 +81,10 @@ def import_path(files: list[Path], root: Path = ROOT) -> set[Path]:
 
     Without a lab's yours.py and what it imports: only a run with --mine comes there.
     """
-    seen, pending = set(files), list(files)
+    seen, pending, known = set(files), list(files), set()
     while pending:
-        names, _ = imports_and_code(pending.pop().read_text())
+        names = imports(pending.pop().read_text()) - known
+        known |= names
         found = {file for name in names for file in files_of(name, root)} - seen
         found = {file for file in found if file.name != OF_STUDENTS}
         seen |= found
@@ -92,16 +93,23 @@ def import_path(files: list[Path], root: Path = ROOT) -> set[Path]:
 
 
 @functools.cache
-def imports_and_code(text: str) -> tuple[frozenset[str], str]:
-    """({"refgf.comm.ring", ...}, the syntax tree without docstrings as text) of a Python source."""
-    tree, names = ast.parse(text), set()
-    for node in ast.walk(tree):
+def imports(text: str) -> frozenset[str]:
+    """{"refgf.comm.ring", ...}: what a Python source imports."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(names)
+
+
+@functools.cache
+def code(text: str) -> str:
+    """The syntax tree of a Python source as text, without docstrings and claims."""
+    tree = ast.parse(text)
     tree.body = [node for node in tree.body if not is_claim(node)]
-    return frozenset(names), repr(as_data(tree))
+    return repr(as_data(tree))
 
 
 def as_data(node):

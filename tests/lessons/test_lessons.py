@@ -209,3 +209,29 @@ def test_a_killed_rank_ends_a_lesson(tmp_path, name):
     )
     assert job.code != 0 and not job.timed_out and job.left == []
     assert began_s + job.seconds - float((tmp_path / "killed").read_text()) < GONE_IN_S
+
+
+DRAWN_LATE = """
+import runpy, sys, time
+from pathlib import Path
+import refgf.launch as launch
+sys.path.insert(0, str(Path(sys.argv[1]).parent))
+from kit.lesson import Lesson
+
+def draw(self, *_):
+    time.sleep(0.5)
+    self.drawn.touch()
+
+Lesson._draw, Lesson.drawn = draw, Path(sys.argv[-1], "drawn")
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+print(f"rank {launch.job.rank} ends, drawn: {Lesson.drawn.exists()}")
+"""
+
+
+def test_the_other_ranks_sleep_until_rank_0_has_drawn(tmp_path):
+    """Else they would poll in MPI's last barrier, and take the cores from it."""
+    program = ["-c", DRAWN_LATE, LESSONS[0], "--quick", "--output", tmp_path]
+    job = run_job(3, program, timeout=240)
+    ends = sorted(line for line in job.stdout.splitlines() if " ends, " in line)
+    assert ends == [f"rank {rank} ends, drawn: True" for rank in range(3)], job.text
