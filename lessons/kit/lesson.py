@@ -154,6 +154,7 @@ class Lesson:
                 if error.errno != errno.ENOSPC:
                     raise
                 self.parser.exit(2, f"\n{self.parser.prog}: {program.NO_ROOM}\n")
+            self._draw(draw, options)
         else:
             try:
                 MPI = mpi("the lesson on MPI ranks")
@@ -167,8 +168,6 @@ class Lesson:
                     raise
                 launch.abort.end(f"\n{self.parser.prog}, rank {launch.job.rank}: {error}\n", 2)
             run.on_rank_0(lambda: self._draw(draw, options))
-            return
-        self._draw(draw, options)
 
     def _parse(self):
         """Parse the arguments; rank 0 alone prints an error."""
