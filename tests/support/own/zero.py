@@ -1,5 +1,6 @@
 """The project's ZeRO-1 and ZeRO-3 behind the names and arguments of SPEC.md. Part of own.py."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ from refgf.training.sgd import MomentumSGD, PlainSGD
 from tests.support.own.prescribed import Spec
 
 
+@cache
 def of_each_rank(n, p, dtype="float32"):
     """Each rank's ((start, stop) of its slice, (messages, bytes) of a step). Counted."""
 
@@ -73,6 +75,11 @@ class Recorded(ZeRO3):
 
 
 def zero3_calls(sizes, p, rank):
+    return calls_of_each_rank(tuple(sizes), p)[rank]
+
+
+@cache
+def calls_of_each_rank(sizes, p):
     def body(comm):
         network, traced = Layers(sizes), TracedComm(comm)
         parameters = Pool([spec for layer in network.layers[::-1] for spec in layer.tensors])
@@ -81,7 +88,7 @@ def zero3_calls(sizes, p, rank):
         zero.step(None, None, 1, 0.1)
         return zero.found
 
-    return threads.run(p, body)[rank]
+    return threads.run(p, body)
 
 
 def on_rank(comm, case):
