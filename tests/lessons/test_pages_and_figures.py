@@ -7,10 +7,12 @@ import pytest
 
 from docs.tools import gains
 from kit import claims
+from kit.rows import SPREAD
 from lab.cache import claims as cache
 from lab.large_batch import picture as large_batch
 from lab.low_rank import learning as low_rank
 from lab.merge import curves, steps
+from lab.sharding import picture as sharding
 from lab.topk import picture as topk
 from refgf.papers.mgwfbp.merge import exact_merge
 from refgf.papers.scaling.scaling import best_theta
@@ -92,6 +94,36 @@ def test_norms_within_noise_of_the_fastest_are_a_tie(high_s, said):
     plt.close(figure)
     assert [text.endswith(end) for text, end in zip(shown, said)] == [True, True]
     assert "fastest" not in shown[2] and ("fastest" in shown[1]) == (high_s == 4.0)
+
+
+@pytest.mark.parametrize("times, named", [((1, 2, 3), True), ((1, 4, 9), False)])
+def test_only_what_is_faster_than_noise_is_called_the_fastest(times, named):
+    """Lesson 12: the messages, then messages and own work."""
+    result = deepcopy(gains.figure("12_topk"))
+    (csc,) = (
+        row for row in result["exchange"]["rows"] if (row["name"], row["percent"]) == ("CSC", 10)
+    )
+    low_s = min(
+        row["messages"]["low_s"]
+        for row in result["exchange"]["rows"]
+        if row["percent"] >= 10 and row is not csc
+    )
+    csc["messages"] = dict(zip(SPREAD, (low_s * s / 4 for s in (times[1], times[0], times[2]))))
+    csc["own"] = {"": dict.fromkeys(SPREAD, 0.0)}
+    found = topk.draw(result)
+    (said,) = [text.get_text() for text in found[""].axes[0].texts if text.get_text()] or [""]
+    assert said == "fastest" * named
+    notes = {text.get_text() for text in found["choice"].axes[1].texts}
+    assert ("fastest at 10 %" in notes) == named and "fastest at 1 %" in notes
+
+
+@pytest.mark.parametrize("factor, said", [(1.0, "dark: shortest"), (2.0, "shortest: a tie")])
+def test_two_shortest_steps_within_noise_are_a_tie(factor, said):
+    """Lesson 16."""
+    result = deepcopy(gains.figure("16_sharding"))
+    shortest = min(result["steps"]["rows"], key=lambda row: row["timing"]["median_s"])
+    shortest["timing"]["high_s"] *= factor
+    assert said in sharding.draw(result)[""].axes[1].get_title()
 
 
 def test_the_figure_and_the_slide_of_lesson_12_round_alike():

@@ -2,6 +2,7 @@
 
 from kit import axes
 from kit.images import NETWORKS
+from kit.rows import level
 from lab.sharding.predicted import LARGER, LAYERS, RATES, peak_share
 from lab.sharding.training import ALL, PARTS, ZERO, ZERO3, of_own_size
 
@@ -81,8 +82,8 @@ def draw_steps(axis, result: dict) -> None:
         }
         for row in rows
     ]
-    best = min(range(len(bars)), key=lambda i: bars[i]["timing"]["median_s"])
-    axes.bars(axis, bars, axes.MS / k, best)
+    first, *others = level(bars, "timing")
+    axes.bars(axis, bars, axes.MS / k, None if others else bars.index(first))
     off_s = result["steps"]["off"]["median_s"]
     axis.axvline(axes.MS * off_s / k, color="grey", lw=1, label="nothing sent")
     longest_s = max(max(row["timing"]["high_s"], row["predicted_s"] or 0) for row in rows)
@@ -91,7 +92,7 @@ def draw_steps(axis, result: dict) -> None:
         network = NETWORKS[options["network"]]
     full = "a small " if options["quick"] or here else "the full "
     axis.set(
-        title=f"A step of {full}{network} (dark: shortest)",
+        title=f"A step of {full}{network} ({'shortest: a tie' if others else 'dark: shortest'})",
         xlabel=axes.clock(k),
         xlim=(0, 1.4 * axes.MS * longest_s / k),  # room for the legend
     )
