@@ -29,7 +29,7 @@ ALLOWED = {  # a part of refgf: the others that it may import, besides ops and d
     "oracle/foreign": ["machine.threads"],  # foreign code runs on the lessons' ranks
     "oracle/grade": ["machine.threads"],  # which the judge keeps, and students' processes ask
     "oracle/reveal": ["advice"],
-    "torch": ["exchange.chunk_choice"],  # the schedule of densities; no MPI
+    "torch": ["exchange.chunk_choice", "predict"],  # densities, the size of buckets; no MPI
     "course": ["oracle"],
     "cluster": ["machine.units"],
     "papers": [

@@ -13,10 +13,12 @@
 
 What it is and when to use it: docs/torch.md. The same technique to read is refgf/exchange/csc.py;
 `refgf.oracle.torch_hooks.CSCHook` is the naive form of this hook. DDP's `bucket_cap_mb` is lazy
-allreduce's theta: `python -m refgf.predict plan` advises one. FSDP has no such hook.
+allreduce's theta: `print(bucket_advice(flow, backward_s=0.1, gbit=10))` advises one. FSDP has no
+such hook.
 """
 
+from refgf.torch.buckets import bucket_advice
 from refgf.torch.flow import GradientFlow
 from refgf.torch.settings import Chunks, Warmup
 
-__all__ = ["Chunks", "GradientFlow", "Warmup"]
+__all__ = ["Chunks", "GradientFlow", "Warmup", "bucket_advice"]
