@@ -52,7 +52,7 @@ class Backward:
         if flow.scaler is not None:
             self.scale = flow.scaler.scale(torch.ones((), device=device))
         # the scaler notices a NaN and lowers its scale; without one a zero changes no weight
-        self._refused = torch.tensor(0.0 if flow.scaler is None else math.nan, device=device)
+        self._refused = torch.full((), 0.0 if flow.scaler is None else math.nan, device=device)
 
     def add(self, bucket: dist.GradBucket) -> Future:
         """A bucket's gradients are final: a future that has it once the step has its verdict."""

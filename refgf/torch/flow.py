@@ -6,9 +6,9 @@
     then        accepted by all ranks? -> the sums go into DDP's buckets, the next chunks are chosen
 
 Chunks are chosen a step ahead, so what is sent is dense: one all_reduce of k numbers a bucket, and
-no indices. No result is read on the host during backward. Cost per rank and step: all_reduces of
-k <= n elements of the wire type, and one of C + 1 float64. Memory: 4 n float32 (`dgc`), 3 n else.
-NCCL has run it on one GPU only (docs/gpu.md).
+no indices. In backward the host waits for the step before only. Cost per rank and step: all_reduces
+of k <= n elements of the wire type, and one of C + 1 float64. Memory: 4 n float32 (`dgc`), 3 n
+else. NCCL has run it on one GPU only (docs/gpu.md).
 """
 
 import math

@@ -55,6 +55,12 @@ class FlatPool:
         first, stop = self.starts[index], self.starts[index + 1]
         return range(first // self.chunk, -(-stop // self.chunk) if stop > first else 0)
 
+    def index(self, numbers: list[int]) -> Tensor:
+        """Chunks on the device. From pinned memory, so that the host does not wait for the copy."""
+        pinned = self.device.type == "cuda"
+        found = torch.tensor(numbers, dtype=torch.long, pin_memory=pinned)
+        return found.to(self.device, non_blocking=True)
+
     def packed(self, rows: Tensor, numbers: list[int]) -> Tensor:
         """The chunks of these ascending numbers behind each other, without padding. -> (k,)
 
@@ -63,9 +69,10 @@ class FlatPool:
         first, last = numbers[0], numbers[-1]
         if last - first + 1 == len(numbers):
             return rows.view(-1)[first * self.chunk : min(self.n, (last + 1) * self.chunk)]
-        index = torch.tensor(numbers, device=self.device)
         padding = self.count * self.chunk - self.n if last == self.count - 1 else 0
-        return rows.index_select(0, index).view(-1)[: len(numbers) * self.chunk - padding]
+        return rows.index_select(0, self.index(numbers)).view(-1)[
+            : len(numbers) * self.chunk - padding
+        ]
 
     def segments(self, numbers: list[int], packed: Tensor) -> Iterator[Segment]:
         """What `packed` holds, chunks that follow each other joined."""

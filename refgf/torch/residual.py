@@ -64,7 +64,7 @@ class LocalResidual:
         """Keep the step's arrays, without the chunks that were sent."""
         cleared = ("u", "v") if self.form == "dgc_masked" and not dense else (self.unsent,)
         all_sent = len(sent) == self.pool.count
-        index = torch.tensor(sent, dtype=torch.long, device=self.pool.device)
+        index = self.pool.index(sent)
         for name in self.state:
             if name == self.unsent and self.empty and all_sent:
                 continue  # it was zero, and is
@@ -75,6 +75,5 @@ class LocalResidual:
 
     def kept_norms(self, norms: Tensor, sent: list[int]) -> Tensor:
         """Norms of what is kept, from those of what is sent. (C,) -> (C,)"""
-        kept = norms * (max(self.momentum) if self.form == "history" else 1.0)
-        kept[sent] = 0
-        return kept
+        kept = norms * (max(self.momentum) if self.form == "history" else 1.0)  # a copy
+        return kept.index_fill_(0, self.pool.index(sent), 0)

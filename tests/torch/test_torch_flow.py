@@ -1,6 +1,7 @@
 """CSC as DDP's hook against the definition, on real ranks of gloo."""
 
 import gc
+import inspect
 import math
 import weakref
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from refgf.exchange.chunk_choice import Density  # noqa: E402
 from refgf.oracle.definitions import CSCRunSettings, csc_run  # noqa: E402
-from refgf.torch import Chunks, GradientFlow, Warmup  # noqa: E402
+from refgf.torch import Chunks, GradientFlow, Warmup, backward, flow, residual  # noqa: E402
 from tests.support.gloo import on_gloo  # noqa: E402
 
 SHAPES = [(3, 5), (7,), (2, 3, 4), (1,), (30,)]  # 77 elements
@@ -262,6 +263,12 @@ def test_an_outcome_may_be_read_in_the_next_step():
     for weights in on_gloo(2, trained_late, cases):
         for case, got in zip(cases, weights, strict=True):
             assert np.array_equal(got, defined(case, 2)[-1]["w"][0])
+
+
+def test_a_step_copies_nothing_that_the_host_waits_for():
+    """On a GPU `torch.tensor` waits for all that is queued there (pytorch issue 120996)."""
+    for module in (backward, flow, residual):
+        assert "torch.tensor(" not in inspect.getsource(module), module
 
 
 def freed(rank, _):
