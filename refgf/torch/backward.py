@@ -27,9 +27,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from refgf.torch.optimizers import fingerprint
 from refgf.torch.pool import Segment, finite, l1_norms, runs, write
 
 Future = torch.futures.Future[Tensor]
+REFUSED = 2.0**36  # in the flag; below it the sum of fingerprints, of up to 2 ** 16 ranks
 
 
 class Backward:
@@ -93,11 +95,15 @@ class Backward:
         self.sent += packed.numel()
 
     def _close(self) -> None:
-        """Norms and a flag; `_arrived` follows when all sums are there."""
+        """Norms and a flag; `_arrived` follows when all sums are there.
+
+        The flag is REFUSED or 0, and the fingerprint of this rank's settings: sums are exact.
+        """
         norms, right = self._norms, self._norms.isfinite().all()
         if self.flow.chunks.after:
             norms = self.flow.residual.kept_norms(norms, self.numbers)
-        flag = torch.where(right, 0.0, 1.0).double().reshape(1)
+        self._settings = fingerprint(self.flow.optimizer)
+        flag = torch.where(right, 0.0, REFUSED).double().reshape(1) + self._settings
         self._message = torch.cat([torch.where(right, norms, 0.0), flag])  # (C + 1,)
         work = dist.all_reduce(self._message, group=self.flow.group, async_op=True)
         futures = [*(future for _, _, future in self._works), work.get_future()]
@@ -108,7 +114,8 @@ class Backward:
         try:
             for future in arrived.value():
                 future.value()  # raises what went wrong
-            accepted = self._message[-1] == 0
+            flag = self._message[-1]
+            accepted, alike = flag < REFUSED, flag % REFUSED == self.flow.size * self._settings
             for _, packed, _ in self._works:
                 accepted = accepted & finite(packed)  # the same bits on all ranks
             segments = [
@@ -118,7 +125,7 @@ class Backward:
             for parameters, gradients, _, _ in self.buckets:
                 for parameter, gradient in zip(parameters, gradients):
                     self._deliver(segments, self.pool.place[id(parameter)], gradient, accepted)
-            self.flow.decided(self, accepted, self._message[:-1])
+            self.flow.decided(self, torch.stack([accepted, alike]), self._message[:-1])
             # what this thread holds may be the last: the group that `flow` has would join itself
             self.flow = None
             for _, _, buffer, future in self.buckets:

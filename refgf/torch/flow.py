@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from refgf.torch import checkpoint
 from refgf.torch.backward import Backward, Future
-from refgf.torch.optimizers import stepping_scaler
+from refgf.torch.optimizers import compared, stepping_scaler
 from refgf.torch.pool import learnable
 from refgf.torch.residual import BEFORE, LocalResidual
 from refgf.torch.settings import A_THOUSAND, Chunks, FlowSettings, Warmup
@@ -76,6 +76,7 @@ class GradientFlow:
         self.size = dist.get_world_size(self.group)
         self.chosen: list[int] | None = None
         self.accepted, self.steps, self.sent, self._refused = True, 0, 0, 0
+        self._alike = True  # the settings of all ranks' optimisers, when the last backward ended
         self.gap = torch.ones(self.pool.count, device=self.pool.device)  # steps since last sent
         self._outcome: tuple[Tensor, Any, bool] | None = None
         self._versions: list[int] | None = None  # of the gradients, after backward
@@ -164,11 +165,14 @@ class GradientFlow:
                 after_ddp(self._mark)
         return self._backward.add(bucket)
 
-    def decided(self, backward: Backward, accepted: Tensor, norms: Tensor) -> None:
-        """All messages have arrived. The next chunks are chosen on the device, and read later."""
+    def decided(self, backward: Backward, verdict: Tensor, norms: Tensor) -> None:
+        """All messages have arrived. The next chunks are chosen on the device, and read later.
+
+        verdict  is the step accepted, and are the optimisers' settings alike? (2,) bool
+        """
         dense = not backward.next_percent
         order = choose(norms / self.pool.lengths, backward.next_percent)
-        outcome = torch.cat([accepted.reshape(1).long(), order])  # (1 + k,)
+        outcome = torch.cat([verdict.long(), order])  # (2 + k,)
         event = None
         if outcome.device.type != "cpu":
             host = torch.empty(outcome.shape, dtype=outcome.dtype, pin_memory=True)
@@ -192,13 +196,13 @@ class GradientFlow:
         (outcome, event, dense), self._outcome = self._outcome, None
         if event is not None:
             event.synchronize()  # the step before: long since done
-        accepted, *chosen = outcome.tolist()
-        self.accepted, numbers = bool(accepted), self._last.numbers
+        accepted, alike, *chosen = outcome.tolist()
+        self.accepted, self._alike, numbers = bool(accepted), bool(alike), self._last.numbers
         self.steps, self.sent = self.steps + 1, self._last.sent
         if self.accepted:
             self.residual.accept(numbers, dense=self.chosen is None)
             self.gap += 1
-            self.gap[numbers] = 1
+            self.gap.index_fill_(0, self.pool.index(numbers), 1)
             self.chosen = None if dense else chosen
         self._refused = 0 if self.accepted else self._refused + 1
         if self._refused and self.scaler is None:
@@ -272,6 +276,9 @@ class GradientFlow:
     def _before_update(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Before each step of the optimiser. With a closure, backward is yet to come."""
         self.taken.require_gone()
+        if not self._alike:  # on all ranks
+            mean = "one rate for all ranks: a schedule reads the mean of their losses"
+            require_alike(self.group, compared(optimizer, self.pool), mean)
         got = ("a step past the GradScaler", "a step of a GradScaler that it was not given")
         own = "GradientFlow(..., scaler=scaler), and scaler.step(optimizer) in the loop"
         scaler = stepping_scaler()

@@ -359,6 +359,40 @@ def other_groups(rank):
     made(of)
 
 
+def later(change, optimizer_of=sgd, **options):
+    """Rank 1 changes its optimiser after the first step, which the second one notices."""
+
+    def use(rank):
+        model, optimizer, flow = made(optimizer_of, **options)
+        for step in range(3):
+            before = [p.detach().clone() for p in model.parameters()]
+            backward(model, rank, step)
+            try:
+                optimizer.step()
+            except ValueError:
+                assert step == 1 and all(map(torch.equal, before, model.parameters()))
+                raise
+            if rank and not step:
+                change(optimizer)
+
+    return use
+
+
+def halved(optimizer):
+    optimizer.param_groups[0]["lr"] /= 2
+
+
+def on_its_own_plateau(optimizer):
+    """Its validation loss is worse than the other rank's."""
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+    for loss in (1.0, 2.0):
+        schedule.step(loss)
+
+
+def other_betas(optimizer):
+    optimizer.param_groups[0]["betas"] = (0.8, 0.999)
+
+
 def cleared_state(model, optimizer, flow):
     optimizer.state.clear()
 
@@ -434,6 +468,11 @@ WRONG = {
     "a density on one rank": lambda rank: made(density=0 if rank else 10),
     "no DDP on one rank": without_ddp,
     "a hook on one rank": hooked_on_one_rank,
+    # what one rank changes later
+    "another rate later": later(halved),
+    "its own plateau": later(on_its_own_plateau),
+    "another rate later, history": later(halved, form="history"),
+    "other betas later": later(other_betas, lambda p: torch.optim.AdamW(p, 0.1), form="none"),
     # what a step finds
     "NaN on one rank": once,
     "NaN for ever": for_ever,
@@ -571,6 +610,9 @@ NAMED = {  # what is wrong; of what differs between ranks both values
     "another optimizer's kind": r"got the optimizer = AdamW on rank 0 and Adam on rank 1;",
     "other groups": r"got the group of p.4 = 0 on rank 0 and 1 on rank 1;",
     "other scales": r"got scaler = .*'scale': 8.0.* on rank 0 and .*'scale': 9.0.* on rank 1;",
+    "another rate later": r"got lr of parameter group 0 = 0.1 on rank 0 and 0.05 on rank 1;",
+    "its own plateau": r"got lr of parameter group 0 = 0.1 on rank 0 and 0.01\d* on rank 1;",
+    "other betas later": r"betas of parameter group 0 = \(0.9, 0.999\) on rank 0 and \(0.8, ",
     "another type later": r"got \['p.0', 'p.1', 'p.2'\] frozen, unfrozen, new or of another type",
     "another shape": r"p.1 \(7,\) torch.float32 on rank 0 and p.1 \(8,\) torch.float32 on rank 1;",
     "another parameter": r"got parameter 0 of the pool = p.4 .* on rank 0 and p.5 .* on rank 1;",
@@ -590,6 +632,23 @@ def test_a_rank_that_is_right_hears_which_one_is_wrong(said):
     for name in WRONG:
         if name.endswith("on one rank") and name not in ("NaN on one rank", "frozen on one rank"):
             assert said[0][name] == said[1][name] + " (on rank 1)", name
+
+
+def each_another_rate(rank, _):
+    """The middle one is the mean of the others, and hears it all the same."""
+    with pytest.raises(ValueError) as error:
+        model, optimizer, _ = made()
+        for step in range(2):
+            backward(model, rank, step)
+            optimizer.step()
+            optimizer.param_groups[0]["lr"] = (0.125, 0.25, 0.375)[rank]
+    return str(error.value)
+
+
+def test_all_ranks_hear_of_rates_that_differ_later():
+    said = on_gloo(3, each_another_rate, None)
+    assert len(set(said)) == 1
+    assert "lr of parameter group 0 = 0.125 on rank 0 and 0.25 on rank 1 and 0.375" in said[0]
 
 
 def one_of_three(rank, _):
