@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from refgf.course.lesson import lesson_files
 from refgf.oracle.foreign.report import as_name
+from refgf.oracle.foreign.untrusted import BadFile, read_bytes
+from refgf.oracle.grade.sandbox import LARGEST_FILE
 from refgf.oracle.grade.student_process import WIDE
 
 RUN = 14  # tokens
@@ -134,7 +136,9 @@ def report(lesson: str, paths: list[str], most: int) -> tuple[str, bool]:
         if Path(path).is_dir():
             raise ValueError(f"similar: got the folder {path}; wanted files; next: {path}/*.py")
         try:
-            files.append(words(as_name(path), text_of(Path(path).read_bytes()), starter))
+            files.append(words(as_name(path), text_of(read_bytes(path, LARGEST_FILE)), starter))
+        except BadFile as error:
+            unread.append(f"not compared: {error}")
         except (SyntaxError, LookupError) as error:  # LookupError: declares rot13, say
             why = WIDE if WIDE in str(error) else "it is no Python"
             unread.append(f"{as_name(path)}: not compared, {why}")

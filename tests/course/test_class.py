@@ -218,6 +218,20 @@ def test_each_student_by_his_own_variant(grade_class, tmp_path):
         assert ended == 2 and f"got {said}" in error and "wanted a line NAME,NUMBER" in error
 
 
+def test_a_large_file_stops_nobodys_marks(grade_class, tmp_path):
+    answers = lesson_files("03v1").answers.read_text()
+    ended, out, _ = grade_class(anna=answers, bob="a;" * sandbox.LARGEST_FILE)
+    assert ended == 0 and "anna: 16 of 16 points" in out and "bob: 0 of 16 points" in out
+    assert "could not be read" in (tmp_path / "marks" / "bob.txt").read_text()
+
+
+def test_a_caller_is_told_what_to_mend_first(grade_class, tmp_path):
+    """As `python -m refgf.oracle grade` tells."""
+    wrong = "def pool_slices(sizes): return []\ndef step_seconds(*a): return pool_slices([1])\n"
+    grade_class(anna=wrong)
+    assert "it calls pool_slices, so mend that first; " in (tmp_path / "marks/anna.txt").read_text()
+
+
 def test_what_is_marked_is_in_the_table_when_the_command_stops(grade_class, tmp_path, monkeypatch):
     def stops(path, *_):
         if path.stem == "bob":

@@ -107,12 +107,14 @@ def test_files_are_decoded_as_for_their_marks(tmp_path, capsys):
     }
     for name, data in bad.items():
         (tmp_path / f"{name}.py").write_bytes(data)
-    files += [str(tmp_path / f"{name}.py") for name in bad]
+    (tmp_path / "link.py").symlink_to("/dev/zero")
+    files += [str(tmp_path / f"{name}.py") for name in (*bad, "link")]
     assert main(["similar", "03", *files]) == 1
     printed = capsys.readouterr().out
     said = "wide.py: not compared, it has null bytes, as UTF-16 has; next: save it as UTF-8"
     assert said in printed
     assert "no_text.py: not compared, it is no Python" in printed
+    assert f"not compared: {files[-1]}: not a regular file" in printed
 
 
 def test_a_reader_who_wants_no_more(tmp_path):

@@ -75,10 +75,9 @@ def marks_once(folder: Path) -> list[Mark]:
 
 def marks_of_file(file: Path, lesson: str, seed: int) -> list[Mark]:
     """The marks for public and hidden cases."""
-    with Sandbox(file) as sandbox, np.errstate(all="ignore"):
-        marks = [marked(sandbox, exercise, seed) for exercise in exercises(lesson)]
-    warn(frozenset(sandbox.server.still_open))
-    marking.name_the_lesson(marks, file, lesson)
+    with np.errstate(all="ignore"):
+        marks, still_open = marking.marks_of(file, lesson, functools.partial(marked, seed=seed))
+    warn(frozenset(still_open))
     return marks
 
 

@@ -6,12 +6,14 @@ is wrong.
 """
 
 import ast
+import functools
 import importlib
 import itertools
+import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,12 @@ import numpy as np
 from refgf.oracle import spec
 from refgf.oracle.foreign.process import CannotStart
 from refgf.oracle.foreign.report import as_name
+from refgf.oracle.foreign.untrusted import BadFile, read_bytes
 from refgf.oracle.grade.difference import difference, plain
 from refgf.oracle.grade.encoding import decoded, encoded
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
 from refgf.oracle.grade.messages import mark_collective
-from refgf.oracle.grade.sandbox import Sandbox
+from refgf.oracle.grade.sandbox import LARGEST_FILE, Sandbox
 from refgf.oracle.grade.shown import (
     call,
     chosen_output,
@@ -105,16 +108,33 @@ def module_of(number: str) -> str:
 
 def grade(file: str | Path, lesson: str, seed: int | None = None) -> list[Mark]:
     """The marks of a file. seed: the teacher's, for cases besides the public ones."""
-    if not Path(file).is_file():
+    if not os.path.lexists(file):
         raise ValueError(f"grade: got {file}, which is not a file; next: check the path")
-    exercises = exercises_of(lesson)
     seeds = [PUBLIC_SEED] if seed is None else [PUBLIC_SEED, seed]
-    with Sandbox(file) as sandbox:
-        marks = [mark(sandbox, exercise, seeds) for exercise in exercises]
-    STILL_OPEN.update(sandbox.server.still_open)
-    name_the_first(marks, Path(file).read_bytes())
-    name_the_lesson(marks, Path(file), lesson)
+    marks, still_open = marks_of(Path(file), lesson, functools.partial(mark, seeds=seeds))
+    STILL_OPEN.update(still_open)
     return marks
+
+
+def marks_of(
+    file: Path, lesson: str, how: Callable[[Sandbox, Exercise | Collective], Mark]
+) -> tuple[list[Mark], set[str]]:
+    """The marks of a file, and what the wall of this machine has left open.
+
+    What cannot be read gets no points, so that one file stops nobody's marks. Nor does a link,
+    which could name any file.
+    """
+    exercises = exercises_of(lesson)
+    try:
+        if file.is_symlink():
+            raise BadFile(f"{as_name(str(file))}: got a link; wanted the file itself")
+        with Sandbox(file) as sandbox:
+            marks = [how(sandbox, exercise) for exercise in exercises]
+        name_the_first(marks, read_bytes(file, LARGEST_FILE))
+    except BadFile as error:
+        return [no_points(exercise, f"could not be read: {error}") for exercise in exercises], set()
+    name_the_lesson(marks, file, lesson)
+    return marks, set(sandbox.server.still_open)
 
 
 def answered(file: Path) -> str:
@@ -123,7 +143,7 @@ def answered(file: Path) -> str:
     A starter says how it is marked: python -m refgf.oracle grade 03v7 03v7.py.
     """
     try:
-        text = ast.get_docstring(ast.parse(file.read_bytes())) or ""
+        text = ast.get_docstring(ast.parse(read_bytes(file, LARGEST_FILE))) or ""
     except UNREAD:
         return ""
     found = re.search(r"\b(\d\d(?:v\d+)?)\.py\b", text)

@@ -38,7 +38,7 @@ from refgf.oracle.grade.encoding import decoded
 
 SECONDS, START_S = 8.0, 15.0  # for a request; for importing the file
 BYTES = 2 << 30
-LARGEST_FILE = 4 << 20
+LARGEST_FILE = 1 << 18  # the judge parses it: up to 900 bytes of memory for each of its own
 MOST = 8  # files at once: a container may have fewer processors than it says
 FORGED = {"error": "wrote into the connection of its judge"}
 

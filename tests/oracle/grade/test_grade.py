@@ -1,6 +1,7 @@
 """Marking foreign code: it cannot cheat, hang or write its marks; each failure has a sentence."""
 
 import contextlib
+import csv
 import json
 import os
 import signal
@@ -334,6 +335,22 @@ def test_a_files_name_that_is_no_text_is_in_the_table(tmp_path):
     rows = (tmp_path / "c.csv").read_text().splitlines()[1:]
     shown = [rf"{tmp_path}/Lef\udce8vre.py,0,19,", rf"{tmp_path}/a\n.py,0,19,"]
     assert [row[: len(name)] for row, name in zip(rows, shown)] == shown
+
+
+def test_a_file_that_cannot_be_read_stops_nobodys_marks(tmp_path):
+    """Nor does a link earn its neighbour's."""
+    anna, large, folder, link, nowhere = (tmp_path / f"{name}.py" for name in "abcde")
+    anna.write_bytes((students.ANSWERS / "03.py").read_bytes())
+    large.write_text("a;" * sandbox.LARGEST_FILE)
+    folder.mkdir()
+    link.symlink_to(anna)
+    nowhere.symlink_to("absent")
+    job = run("03", anna, large, folder, link, nowhere, "--csv", tmp_path / "c.csv")
+    assert job.returncode == 1, job.stderr
+    rows = list(csv.DictReader((tmp_path / "c.csv").open()))
+    assert [row["points"] for row in rows] == ["16", *["0"] * 4]
+    assert [row["not judged"] for row in rows] == ["", *["unreadable"] * 4]
+    assert "got a link; wanted the file itself" in " ".join(job.stdout.split())
 
 
 @pytest.mark.parametrize(
