@@ -19,10 +19,10 @@ from refgf.predict.timeline import lazy
 
 MI = 2**20
 OVERLAPPED = {  # thetas in bytes
-    "resnet50": [0, 2**16, MI, 4 * MI, 16 * MI, 64 * MI, math.inf],
+    "resnet50": [0, 2**16, 4 * MI, 16 * MI, 64 * MI, math.inf],
     "alexnet": [0, 16 * MI, math.inf],
 }
-PLAIN = {"resnet50": [0, MI, 16 * MI, math.inf], "alexnet": [0, math.inf]}
+PLAIN = {"resnet50": [0, 16 * MI, math.inf], "alexnet": [0, math.inf]}
 UNITS = {"KiB": 2**10, "MiB": MI, "GiB": 2**30}
 KINDS = {"plain": "no overlap", "overlapped": "overlap"}
 FINE = [0, *(2.0**k for k in range(14, 28)), math.inf]  # thetas that are only predicted
@@ -44,7 +44,7 @@ def measure(run: kit.Run, new_exchange) -> dict:
         run.tell(f"--quick sends {bench.title} in place of {images.NETWORKS[network]}: so few")
         run.tell("bytes that latencies decide. Run it without --quick for the lesson's answer.")
     grouped_steps.show_sizes(run, bench.pool)
-    off = grouped_steps.without_exchange(run, bench)
+    off = grouped_steps.without_exchange(run, bench, repeats=2)
     run.say(f"A step without exchange takes {off.divided(k)} on the cluster,")
     run.say(f"{off} here.")
     costs = grouped_steps.costs(run, bench)
