@@ -111,6 +111,7 @@ on_cluster = if [ $(NODES) -gt 1 ] && [ $$(( $(RANKS) % $(NODES) )) -eq 0 ] && $
 	  exec $(MPIEXEC) -n $(RANKS) $(PY) $(1); fi
 
 demo: cluster-lesson-$(SHOWN)
+	@echo 'next: look at the figure, then: source $(VENV)/bin/activate; mpiexec -n 2 python $(wildcard lessons/$(firstword $(LESSONS))_*.py)'
 
 lesson-%: setup
 	exec $(MPIEXEC) -n $(RANKS) $(PY) lessons/$*_*.py $(ARGS)

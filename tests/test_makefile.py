@@ -62,7 +62,9 @@ def demo(folder: Path, *arguments: str, cluster: bool) -> list[str]:
     command = stubs(folder, f'case "$*" in *"cluster check"*) exit {int(not cluster)};; esac')
     done = told([*command, *arguments, "demo"])
     assert done.returncode == 0, done.stderr
-    return done.stdout.replace(f"{folder}/bin/", "").splitlines()
+    *printed, last = done.stdout.replace(f"{folder}/bin/", "").splitlines()
+    assert last == "next: look at the figure, then: source activate; mpiexec -n 2 python " + FIRST
+    return printed
 
 
 NONSENSE = [
@@ -163,7 +165,7 @@ def default_signals() -> None:
 
 CHECK = "python -m refgf.cluster check --mpiexec mpiexec"
 ON_CLUSTER = "python -m refgf.cluster run {} --mpiexec mpiexec -- python {}"
-LESSON = "lessons/03_lazy_allreduce.py"
+FIRST, LESSON = "lessons/00_two_ranks.py", "lessons/03_lazy_allreduce.py"
 LIKE = "--like mgwfbp-10gbe"  # what lesson 03 says
 
 
