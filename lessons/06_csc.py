@@ -24,8 +24,8 @@ IDEA        Divide the pool into chunks and send only the most important ones: t
 PREDICTION  A step packs k = max(1, ceil(C percent/100)) of C chunks in float16, and C norms and one
             flag (overflow) in float64. A rank sends 2(p-1)/p times as many bytes as it packs:
 
-                bytes = 2 x chosen elements + 8 (C + 1)         dense: 2 x all elements
-                step  = step without exchange + time of these bytes + own work
+                packed = 2 x chosen elements + 8 (C + 1)        dense: 2 x all elements
+                step   = step without exchange + time of the bytes sent + own work
 
             Own work is the processor's: norms, choosing, packing. It is measured first. What CSC
             costs in accuracy depends on the network, the length of the training and the warm-up of

@@ -31,7 +31,7 @@ ALTS = {
     "08_scaling_models": "Predicted time of one allreduce against ranks: closed form, contention "
     "and calibrated TCP; a fat tree with two orders of the ranks.",
     "08_scaling_rows": "Predicted against published time of steps on 16 GPUs, three systems, "
-    "Ethernet and InfiniBand; from inputs only, and with one calibrated overhead.",
+    "Ethernet and InfiniBand. Titles: mean errors, from inputs only and with one overhead fitted.",
     "09_merged_gradients_counterexample": "Bars: when the last call of three gradients ends by the "
     "greedy rule and by the best merge, measured and predicted.",
     "09_merged_gradients_far": "Bars: the same step with the latency of a ring on 128 ranks, by "

@@ -181,8 +181,9 @@ def test_calls_that_get_as_far_are_level(low, said):
     "step_s, predicted_s, said", [(1.1, 0.9, "Dashed above"), (0.9, 1.1, "Above"), (1.1, 1.1, "")]
 )
 def test_an_efficiency_above_100_percent_is_measured_or_predicted(step_s, predicted_s, said):
-    point = {"rows": [{"timing": {"median_s": step_s}, "predicted_s": predicted_s}]}
-    text = scaling.above_100(point, 1.0)
+    row = {"timing": {"median_s": step_s}, "predicted_s": predicted_s}
+    fewer, most = ({"off": {"median_s": 1.0}, "rows": each} for each in ([row], []))
+    text = scaling.above_100([fewer, most])
     assert text.startswith(said) and bool(text) == bool(said)
 
 

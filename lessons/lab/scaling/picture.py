@@ -61,7 +61,7 @@ def draw_points(result: dict):
         left.legend()
     for axis in (left, right):
         axis.grid(alpha=0.3)
-    return axes.finish(figure, below=above_100(last, last["off"]["median_s"]))
+    return axes.finish(figure, below=above_100(points))
 
 
 def draw_curves(axis, points: list[dict]) -> None:
@@ -89,11 +89,12 @@ def draw_curves(axis, points: list[dict]) -> None:
         axis.legend()
 
 
-def above_100(point: dict, off_s: float) -> str:
+def above_100(points: list[dict]) -> str:
     """What a step above 100 % is, and whether one is measured; nothing where none is predicted."""
-    if any(row["timing"]["median_s"] < off_s for row in point["rows"]):
+    steps = [(row, point["off"]["median_s"]) for point in points for row in point["rows"]]
+    if any(row["timing"]["median_s"] < off_s for row, off_s in steps):
         return "Above 100 %: faster than no exchange."
-    if any(row["predicted_s"] < off_s for row in point["rows"]):
+    if any(row["predicted_s"] < off_s for row, off_s in steps):
         return "Dashed above 100 %: predicted to be faster than no exchange; no point is."
     return ""
 
