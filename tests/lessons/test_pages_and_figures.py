@@ -16,6 +16,8 @@ from lab.sharding import claims as sharding_claims
 from lab.sharding import picture as sharding
 from lab.sharding import predicted
 from lab.topk import picture as topk
+from refgf.comm import ring
+from refgf.papers.jia import hierarchical
 from refgf.papers.mgwfbp.merge import exact_merge
 from refgf.papers.scaling.scaling import best_theta
 from refgf.predict.cost import Line
@@ -72,6 +74,14 @@ def test_what_needs_nodes_is_not_measured_where_each_rank_is_one():
     decided = claims.verdicts(gains.reveal_of(lesson).claims, result)
     missing = sum(each.verdict == claims.NOT_MEASURED for each in decided)
     assert missing == 6 and "six of the claims are not measured" in page("10")
+
+
+def test_three_phases_on_one_node_take_twice_the_steps_of_a_ring():
+    """As lesson 10 says where all ranks are taken to share a node."""
+    everyone = [list(range(8))]
+    schedules = ring.allreduce(0, 8, 8), hierarchical.three_phase(everyone)(0, 8, 8)
+    flat, phases = (sum(step.op != "finish" for step in each) for each in schedules)
+    assert phases == 2 * flat == 28
 
 
 def test_after_as_many_steps_the_largest_batch_is_at_least_as_accurate():
@@ -180,3 +190,12 @@ def test_the_other_layers_of_a_step_are_predicted_twice_too_long():
     scaled_s = first["rest_s"] * last["batch"] / first["batch"]
     assert (first["batch"], last["batch"]) == (5, 20) and scaled_s > 2 * last["rest_s"]
     assert "At 20 images that is more than twice their measured time" in page("15")
+
+
+def test_only_a_drift_that_is_never_ended_costs_accuracy():
+    """Page 13: an interval that holds 0 shows no loss."""
+    paired = gains.figure("13_daso")["accuracy"]["paired"]
+    assert paired["DASO"]["low_s"] < 0 < paired["DASO"]["high_s"] and "no loss is shown" in page(
+        "13"
+    )
+    assert paired["B = 8, W = 8 throughout"]["high_s"] < 0

@@ -217,7 +217,7 @@ def show_ranks_per_node(run: kit.Run, rows: dict, schedules: dict) -> None:
     run.say("measured median (predicted)" + in_whose_time(run))
     run.say("k = 1: the rings are the flat ring, log phases are halving-doubling.")
     run.say("k = p: the two-level ring is the flat ring, log phases are the tree,")
-    run.say("       and three phases do everything twice.")
+    run.say("       and three phases take twice its steps.")
 
 
 def agreement(by_k: list[dict]) -> float | None:
