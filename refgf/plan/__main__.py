@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     add("--machine", help="a name, a machine file, nccl-tests or OSU text; below")
     add("--ranks", type=int, required=True)
     add("--ranks-per-node", type=int, default=1, help="they share a link (default: %(default)s)")
-    inside = "the link inside a node, as 5us 800gbit (default: the machine's, else that between)"
+    inside = "the link inside a node, as 5us 800gbit (default: the machine's; one node needs it)"
     add("--inside", nargs=2, metavar=("LATENCY", "RATE"), help=inside)
     between = "the link between nodes, of all adapters of a node together, as 5us 200gbit; "
     between += f"from {1e6 * calibration.TCP_LATENCY_S:g}us on it is taken for TCP"
@@ -140,7 +140,8 @@ machines (--machine): {", ".join(named)}
     A text of nccl-tests or OSU gives the link between nodes: of nccl-tests the out-of-place time,
     or the in-place one where it is alone.
     A machine file can have two links, "between" nodes and "inside" one. --inside adds or replaces
-    the second one. Without it the link between nodes stands for it.
+    the second one. Without it one node is refused, and of several the link between them stands for
+    it, with a warning.
     nccl-tests on one host is refused, and without its list of devices it needs --measured-hosts.
     A text of several tables needs --measured-table. Tags of launchers and logs, times, colours,
     indentation and UTF-16 do not matter. Best is all_reduce_perf on as many ranks as you plan for:

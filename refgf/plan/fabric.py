@@ -125,11 +125,11 @@ class Fabric:
     ) -> "Fabric":
         """The same network with its latencies and its times per byte multiplied.
 
-        inside: of the mean hop that stands for the link inside a node.
+        inside: of the link that stands for the one inside a node, which is not known.
         """
         own, mean = (link and scaled(link, alpha, beta) for link in (self.inside, self.ring_hop))
-        own = own or (mean and scaled(mean, inside, inside))
         between = scaled(self.between, alpha * hops, beta * tcp)
+        own = own or scaled(mean or between, inside, inside)
         given = {"alpha": alpha, "beta": beta}
         for name, (low, high) in self.line_ranges.items():  # measured, whatever the link is
             given[name] = min(high, max(low, given[name]))

@@ -112,9 +112,8 @@ class Question:
 
     @property
     def lacks_inside(self) -> bool:
-        """Is this one node of a network that was measured over several, without its own link?"""
-        over_nodes = self.fabric.lines_per_node > 0
-        return self.nodes == 1 < self.size and over_nodes and self.fabric.inside is None
+        """Is this one node, of whose link nothing is known?"""
+        return self.nodes == 1 < self.size and self.fabric.inside is None
 
     def require_inside(self) -> None:
         """ValueError if `lacks_inside`."""
@@ -269,8 +268,8 @@ def ranges(question: Question) -> dict[str, tuple[float, float]]:
         call = question.flat
         shares = [end / call(each) for each in question.outside for end in call.ends(each)]
         found["sizes"] = min(1.0, *shares), max(1.0, *shares)
-    if question.two_levels and question.fabric.inside is None and question.fabric.ring_hop:
-        found["inside"] = 1 / MOST, 1.0  # the ring is not faster than the links inside
+    if question.two_levels and question.fabric.inside is None:
+        found["inside"] = 1 / MOST, 1.0  # a measured ring is not faster than the links inside
     if question.pays_slowest_hop:
         found["ring"] = question.mean_share, 1.0
     given = question.unmodelled

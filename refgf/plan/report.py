@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from refgf.plan import buckets, judged, nccl
+from refgf.plan.measurements import MOST
 from refgf.plan.question import FLOAT32, NCCL, Question, ranges, slowest
 from refgf.plan.systems import CSC_PERCENT, DASO_EVERY, DASO_WAIT, SYSTEMS, TOPK_DENSITY
 from refgf.plan.uncertainty import curve, planned
@@ -136,6 +137,11 @@ def network_notes(question: Question) -> list[str]:
         if question.planned_nccl and measured == "2":
             found[-1] = f"WARNING: {found[-1]} On 2 ranks a ring and a tree are the same, so the "
             found[-1] += "text does not say which more ranks use. Measure on 4 or more."
+    if question.two_levels and fabric.inside is None and fabric.ring_hop is None:
+        found.append(
+            "WARNING: the link between nodes stands for that inside a node. The intervals hold one "
+            f"that is up to {MOST:g} times as fast, but none that is slower. Add --inside."
+        )
     found += [outside(question)] if question.outside else []
     if question.pays_slowest_hop:
         mean_us, most_us = 1e6 * question.mean_alpha_s, 1e6 * slowest(*question.links).alpha_s

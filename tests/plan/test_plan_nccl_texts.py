@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+from refgf.papers.scaling.machine import Machine, save
 from refgf.plan import __main__ as command
 from refgf.plan import fabric, nccl, report
 from refgf.plan.nccl import Nccl
@@ -67,6 +68,28 @@ def test_one_node_needs_its_own_link_which_a_text_of_several_does_not_have(
     assert report.efficiency_table(curves)[-1].startswith("No eager: ranks of one node")
     given = asked_of(path, 4, 4, "--inside", "3us", "80gbit")
     assert report.answer(given)["systems"]["eager"]["low_s"] > 0
+
+
+@pytest.mark.parametrize("k", [2, 7])
+@pytest.mark.parametrize("source", ["--between", "osu_latency", "a machine file"])
+def test_a_link_between_nodes_is_none_inside_one(tmp_path, source, k):
+    """One box is refused. Of two the intervals hold a faster link inside, and a warning says so."""
+    path, link, more = tmp_path / "network", Link(5e-6, 4e-11), ()
+    if source == "osu_latency":
+        path.write_text(benchmark_texts.osu("OSU MPI Latency Test", link.message_s))
+    elif source == "--between":
+        path, more = "", ("--between", "5us", "200gbit")
+    else:
+        save(Machine("lab", "a test", "measured", {"between": link}), path)
+    with pytest.raises(ValueError, match="nothing of the link inside a node; .* add --inside"):
+        report.answer(asked_of(str(path), k, k, *more))
+    unknown = asked_of(str(path), 2 * k, k, *more)
+    notes = " ".join(report.network_notes(unknown))
+    assert "WARNING: the link between nodes stands for that inside a node." in notes
+    found = planned("hierarchy", unknown)
+    fast = asked_of(str(path), 2 * k, k, *more, "--inside", "0.5us", "2000gbit")
+    assert found.low_s <= planned("hierarchy", fast).step_s < found.step_s
+    assert "stands for" not in " ".join(report.network_notes(fast))
 
 
 @pytest.mark.parametrize("text", ["old_2x8", "old_16x1", "ring_4x8_p4d_like", "tree_then_ring_8x1"])
