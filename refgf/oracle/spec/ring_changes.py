@@ -4,7 +4,7 @@ import textwrap
 from functools import partial
 
 from refgf.oracle.spec.change import CHANGES, Change
-from refgf.oracle.spec.ring_steps import ALLREDUCE_01, COST_01, SECONDS_01, ring
+from refgf.oracle.spec.ring_steps import ALLREDUCE_01, COST_01, IN_BYTES, SECONDS_01, ring
 
 # ---- the ring: rank r acts as rank turn * r + moved of the published one ----
 
@@ -136,7 +136,7 @@ def bytes_of(itemsize):
             COST_01,
             f"here an element counts as its {itemsize} bytes",
             partial(in_bytes, itemsize=itemsize),
-            words={SENT: f"{text} over p\n    ranks."},
+            words={SENT: f"{text} over p\n    ranks.", IN_BYTES: ""},
         )
     ]
 

@@ -3,6 +3,7 @@
 Lesson 01 asks for a ring of one's own, its cost and its time. slices() is in ring.py.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from refgf.oracle.spec.ring import (
     FEW,
     R4,
     Arrays,
+    equal_slices,
     ring_allreduce,
     shape_says,
     slice_bounds,
@@ -134,6 +136,7 @@ def few_costs(random: np.random.Generator) -> list[tuple]:
     return [*costs([(3, 5), (0, 3), (6, 1)], 1, (0, 1))(random), (n, p, int(random.integers(p)))]
 
 
+IN_BYTES = "you count bytes, 4 for each element; wanted elements"
 COST_01 = Exercise("01.2", ring_traffic, "ring_cost")
 COST_01.part(DIVIDES, 2, costs([(12, 3), (8, 4), (10, 5)], 6, (0, 1)))
 COST_01.part(ANY, 2, costs([(13, 4), (7, 3), (20, 7)], 6, (1, 6)))
@@ -183,6 +186,17 @@ def cost_one_slice_early(n, p, rank):
     return (2 * (p - 1), 2 * n - lengths[rank] - lengths[(rank + 1) % p]) if p > 1 else (0, 0)
 
 
+@COST_01.mistake("you count 2p messages; a ring has 2(p-1), p-1 for each phase")
+def cost_of_two_p(n, p, rank):
+    return 2 * p, ring_traffic(n, p, rank)[1]
+
+
+@COST_01.mistake(IN_BYTES)
+def cost_in_bytes(n, p, rank):
+    messages, elements = ring_traffic(n, p, rank)
+    return messages, 4 * elements
+
+
 @R6.mistake("empty messages are left out")
 def traffic_without_empty(n, p, rank):
     sent = [stop - start for _, start, stop in ring_sends(n, p, rank)]
@@ -213,22 +227,22 @@ def ring(
     comm: Any,
     x: np.ndarray,
     direction: int = 1,
-    wrong_slice: bool = False,
-    phases: int = 2,
+    adds: tuple[bool, ...] = (True, False),
     moved: int = 1,
+    cut: Callable = slice_bounds,
 ) -> None:
     """The ring of the lesson; the keywords make its typical mistakes."""
     rank, size = comm.Get_rank(), comm.Get_size()
-    bounds = slice_bounds(x.size, size)
+    bounds = cut(x.size, size)
     right, left = (rank + direction) % size, (rank - direction) % size
-    for phase in range(phases):
+    for phase, add in enumerate(adds):
         for t in range(size - 1):
             send = (rank + direction * (phase * moved - t)) % size
             receive = (rank + direction * (phase * moved - t - 1)) % size
             start, stop = bounds[receive]
             incoming = np.empty(stop - start, x.dtype)
             comm.Sendrecv(x[slice(*bounds[send])], right, 0, incoming, left, 0)
-            if phase == 0 and not wrong_slice:
+            if add:
                 x[start:stop] += incoming
             else:
                 x[start:stop] = incoming
@@ -241,7 +255,7 @@ def backwards(comm, x):
 
 @ALLREDUCE_01.mistake("you have the reduce-scatter only: the allgather is missing")
 def one_phase(comm, x):
-    ring(comm, x, phases=1)
+    ring(comm, x, adds=(True,))
 
 
 @ALLREDUCE_01.mistake(
@@ -254,7 +268,17 @@ def allgather_one_early(comm, x):
 
 @ALLREDUCE_01.mistake("you overwrite what you should add to, in the first phase")
 def overwrites(comm, x):
-    ring(comm, x, wrong_slice=True)
+    ring(comm, x, adds=(False, False))
+
+
+@ALLREDUCE_01.mistake("you add in the allgather, too: what arrives there is a finished sum")
+def adds_twice(comm, x):
+    ring(comm, x, adds=(True, True))
+
+
+@ALLREDUCE_01.mistake("your slices are all n // p long: the last n mod p elements are not summed")
+def cuts_equally(comm, x):
+    ring(comm, x, cut=equal_slices)
 
 
 @ALLREDUCE_01.mistake("you sum on rank 0: its link carries all messages")

@@ -149,6 +149,56 @@ def allreduce(comm, x):
     assert sentence(mark, "bits").startswith("lost with the values")
 
 
+RING = """
+def allreduce(comm, x):
+    r, p = comm.Get_rank(), comm.Get_size()
+    cut = {cut}
+    for shift in (0, 1):
+        for t in range(p - 1):
+            (a, b), (c, d) = (cut[(r + {turn} * ({moved} * shift - k)) % p] for k in (t, t + 1))
+            got = np.empty(d - c, x.dtype)
+            comm.Sendrecv({sent}, (r + {turn}) % p, 0, got, (r - {turn}) % p, 0)
+            x[c:d] = {new}
+"""
+PLAIN = {
+    "cut": "slices(x.size, p)",
+    "turn": 1,
+    "moved": 1,
+    "sent": "x[a:b]",
+    "new": "got if shift else x[c:d] + got",
+}
+
+
+@pytest.mark.parametrize("sent", ["x[a:b]", "x[a:b].copy()"])
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({}, ""),
+        ({"turn": -1}, "your ring runs backwards, "),
+        ({"moved": 0}, "your allgather begins with slice rank, "),
+        ({"new": "x[c:d] + got"}, "you add in the allgather, too: "),
+        ({"new": "got"}, "you overwrite what you should add to, "),
+        ({"cut": "[(i * (x.size // p), (i + 1) * (x.size // p)) for i in range(p)]"}, "your slice"),
+    ],
+)
+def test_a_mistake_is_named_whether_copies_are_sent_or_not(marks, sent, change, said):
+    mark = marks("01", RING.format(**PLAIN | change | {"sent": sent}), "allreduce")
+    lost = [part.sentence for part in mark.parts if part.points < part.of]
+    assert bool(lost) == bool(said) and all(each.startswith(said) for each in lost[:1]), lost
+
+
+@pytest.mark.parametrize(
+    "returned, said",
+    [
+        ("2 * p, RIGHT(n, p, rank)[1]", "you count 2p messages"),
+        ("RIGHT(n, p, rank)[0], 4 * RIGHT(n, p, rank)[1]", "you count bytes"),
+    ],
+)
+def test_a_ring_cost_in_other_numbers_is_named(marks, returned, said):
+    code = f"\nRIGHT = ring_cost\ndef ring_cost(n, p, rank):\n    return {returned}\n"
+    assert sentence(marks("01", code, "ring_cost"), "p divides n").startswith(said)
+
+
 def test_a_mean_in_lesson_00_is_no_ring(marks):
     code = """
 RIGHT = sum_of_ranks
