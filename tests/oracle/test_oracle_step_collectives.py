@@ -107,9 +107,8 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("what", long_but(RIGHT, "groups of their own"))
-def test_right_calls_are_no_difference(what, tmp_path):
-    with Ranks(2) as running:
-        assert judge(subject(tmp_path, RIGHT[what]), running).right
+def test_right_calls_are_no_difference(what, two, tmp_path):
+    assert judge(subject(tmp_path, RIGHT[what]), two).right
 
 
 # -- what is compared
