@@ -53,13 +53,15 @@ def reveal_of(lesson: Path):
 
 
 def judge_figures() -> None:
-    """Write today's verdicts into every figure's JSON."""
+    """Write today's verdicts, and words for the picture, into every figure's JSON."""
     for path in sorted((ROOT / "figures").glob("[0-9]*_*.json")):
         lesson = ROOT / "lessons" / f"{path.stem}.py"
         if lesson.exists():
             result = json.loads(path.read_text())
-            found = claims.verdicts(reveal_of(lesson).claims, result)
+            reveal = reveal_of(lesson)
+            found = claims.verdicts(reveal.claims, result)
             result["verdicts"] = plain([asdict(verdict) for verdict in found])
+            result["alt"] = reveal.picture
             path.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -32,6 +32,13 @@ def test_a_committed_figure_revealed(lesson):
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda file: file.stem)
+def test_the_words_of_a_picture_are_those_of_its_lesson(lesson):
+    """The site shows those of the JSON to readers who do not see the picture."""
+    words = gains.figure(lesson.stem)["alt"]
+    assert words == gains.reveal_of(lesson).picture, "next: python docs/tools/gains.py"
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda file: file.stem)
 def test_the_question_does_not_hold_the_answer(lesson):
     result = json.loads((ROOT / "figures" / f"{lesson.stem}.json").read_text())
     reveal = gains.reveal_of(lesson)

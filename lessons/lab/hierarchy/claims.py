@@ -216,6 +216,7 @@ REVEAL = Reveal(
     guess=Guess("3 x and 1 x"),
     answer=answer,
     picture="Time of allreduce algorithms against the size of the vector, and their gain over the "
-    "flat ring; time against the ranks that are taken to share a node; the cost of a node's bus.",
+    "flat ring. More figures: time against the ranks that are taken to share a node, and the cost "
+    "of a node's bus.",
     yours=YOURS,
 )
