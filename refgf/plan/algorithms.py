@@ -17,6 +17,17 @@ from refgf.plan.texts import Table
 LOGGED = r"NCCL INFO (?:AllReduce: )?([0-9]+) Bytes -> Algo (\w+)"
 ALGORITHMS = {"0": "tree", "1": "ring", "2": "collnet", "3": "collnet", "4": "nvls", "5": "nvls"}
 VALUE = r"(?: set by \w+ to |=)['\"]?([^\s'\"]+)"
+SETTINGS = {  # of nccl-tests, in the text before a table: what is wrong with its times
+    "Blocking Enabled": "blocking (-z): each call waits for the one before, and alpha holds its "
+    "launch, which overlaps with computing in training.",
+    r"agg iters: *([2-9]\d*|1\d+)": "{} calls were sent as one (-m), and alpha is that of a share.",
+    r"\bgraph: *([1-9]\d*)": "the calls were replayed {} times from a CUDA graph (-G). Training "
+    "launches each, unless it is a graph, too: a short call may take longer. Measure without -G.",
+    r"warmup iters: *0\b": "no warm-up (-w 0): the first call of a size is among those timed, and "
+    "its connections may be set up in it. Measure with -w 5 -n 20.",
+    r"(?<!warmup )(?<!agg )iters: *1\b": "one call of each size (iters: 1), so no time is a mean. "
+    "Measure with -n 20.",
+}
 LIMITS = r"NCCL_(?:PROTO|M(?:AX|IN)_(?:NCHANNELS|CTAS)|[A-Z0-9]+_DISABLE)"
 FORCED = (
     "Where NCCL_ALGO=Ring was set and the text does not name it, a call takes 2 (p-1) hops on p "
@@ -54,6 +65,12 @@ def named(text: str) -> str:
         names = [name for name in ("ring", "tree") if name not in names]
     several = len(names) > 1 and {"ring", "tree"} & set(names)
     return "" if several or not names else names[0]
+
+
+def settings(text: str) -> tuple[str, ...]:
+    """A warning of each of SETTINGS."""
+    seen = ((said, re.search(sign, text)) for sign, said in SETTINGS.items())
+    return tuple(f"WARNING: {said.format(*it.groups())}" for said, it in seen if it)
 
 
 def limits(text: str) -> tuple[str, ...]:

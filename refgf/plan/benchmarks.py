@@ -27,7 +27,7 @@ from math import ceil, inf, log2
 from typing import Any
 
 from refgf.plan import texts
-from refgf.plan.algorithms import algorithms_of, limits, named, of_nccl
+from refgf.plan.algorithms import algorithms_of, limits, named, of_nccl, settings
 from refgf.plan.measurements import (
     AVOIDED,
     BOTH_WAYS,
@@ -51,15 +51,6 @@ TYPES |= {4: "float int int32 uint32 float32", 8: "double int64 uint64 float64"}
 ROUNDED = 1e-9  # relative error of these computations
 ITEMSIZE = {name: nbytes for nbytes, names in TYPES.items() for name in names.split()}
 DEVICE = r"\bRank\s+(\d+)\s(?:\s*Group\s+(\d+))?.*?\son\s+(\S+)\s+device\s+(\d+)\s*(\[\S+\])?"
-SETTINGS = {  # of nccl-tests, in the text before a table: what is wrong with its times
-    "Blocking Enabled": "blocking (-z): each call waits for the one before, and alpha holds its "
-    "launch, which overlaps with computing in training.",
-    r"agg iters: *([2-9]\d*|1\d+)": "{} calls were sent as one (-m), and alpha is that of a share.",
-    r"warmup iters: *0\b": "no warm-up (-w 0): the first call of a size is among those timed, and "
-    "its connections may be set up in it. Measure with -w 5 -n 20.",
-    r"(?<!warmup )(?<!agg )iters: *1\b": "one call of each size (iters: 1), so no time is a mean. "
-    "Measure with -n 20.",
-}
 
 
 @dataclass(frozen=True)
@@ -130,8 +121,7 @@ def read_nccl(table: Table, path: str, stated: Stated) -> Measured:
         title = f"nccl-tests, {size} GPUs of one host"
     pairs = in_place(table)
     found = Measured(title, size, per_host=per_host, **fitted(points, path, pairs))
-    seen = ((said, re.search(sign, table.before)) for sign, said in SETTINGS.items())
-    notes = (*found.notes, *(f"WARNING: {said.format(*it.groups())}" for said, it in seen if it))
+    notes = (*found.notes, *settings(table.before))
     if table.in_place:
         notes = (*notes, "Only its in-place columns have times, and they are used.")
     notes = (*notes, *other_in_place(pairs), *limits(table.before))
@@ -206,14 +196,15 @@ def checked(table: Table, path: str) -> tuple[list[tuple[float, float]], tuple[f
     for row in table.rows:
         line = repr(" ".join(cell for cells in row.values() for cell in cells)[:70])
         nbytes = size_of(row, line, path)
-        times = [number(word) for word in row["time"]]
-        at = next((at for at, (value, _) in enumerate(times) if 0 < value < inf), 0)
-        if not nbytes or set(row["time"]) == {"N/A"}:
+        times = {at: number(word) for at, word in enumerate(row["time"]) if word != "N/A"}
+        if not nbytes or not times:
             continue
+        at = min(times)
         (time, half), (rate, half_rate), (bus, half_bus) = (
             number(row[name][at]) for name in ("time", "algbw", "busbw")
         )
-        if not (0 < time < inf and 0 <= rate < inf and 0 <= bus < inf):
+        whole = all(0 < value < inf for value, _ in times.values())
+        if not (whole and 0 <= rate < inf and 0 <= bus < inf):
             refuse(path, f"the row {line}", "numbers in time, algbw, busbw")
         low, high = (1e-3 * nbytes / (time + sign * half) for sign in (1, -1))
         if rate + half_rate < low * (1 - ROUNDED) or rate - half_rate > high * (1 + ROUNDED):
@@ -294,6 +285,9 @@ def placed(table: Table, ratio: tuple[float, float], path: str, stated: Stated) 
     for _, _, host, at, bus in listed:
         hosts.setdefault(host, []).append((at, bus))
     if not whole:
+        if listed and ranks[-1] >= size:
+            got = f"a list that has rank {ranks[-1]}, and {said}, that of {size} ranks"
+            refuse(path, got, "one run; next: pass the text as all_reduce_perf prints it")
         each = on_each(size, stated.hosts, why, path)
         if listed and (len(hosts) > size // each or max(map(len, hosts.values())) > each):
             got = f"--measured-hosts {stated.hosts}, and a list with {len(hosts)} of them"

@@ -173,7 +173,7 @@ def load(name: str, stated: Stated = NOTHING) -> Fabric:
     try:
         keys = json.loads(text) if text.lstrip().startswith("{") else None
     except (ValueError, RecursionError):
-        keys = {}
+        keys = None if texts.tables(text) else {}
     if keys is None or "config" in keys and "results" in keys:  # nccl-tests' own JSON
         return of_text(benchmarks.read(text, name, stated))
     refuse_stated(name, stated)

@@ -36,6 +36,7 @@ WORD = r"\S+"
 TIMESTAMP = r"\d{4}-\d\d-\d\d[T ]\S+"
 CELLS = {"timestamp": TIMESTAMP, "size": "[0-9]+", "count": "[0-9]+", "Size": "[0-9]+"}
 CELLS |= {"type": r"[a-z]\S*", "redop": r"[a-z]\S*"}  # others: any word
+RESULT = re.compile(r"[0-9]\s+[a-z]\w*\s+[a-z]+\s+(?:-?[0-9]+\s+)?(?:[0-9.]+\s+){2}[0-9.]+\s")
 LONGEST = 1000  # characters of a line that may belong to a table
 KINDS = ("type", "redop", "root")  # of the rows of one table
 
@@ -49,7 +50,7 @@ class Table:
     line      number of the line with its header
     columns   names, in order
     rows      {name: its cells}: one, or those out of place and in place
-    before    the text between the header before this one and its own
+    before    the text between its header and the one before, or a row of nccl-tests behind that
     after     the text from its header to the next one
     broken    lines that begin like a row and are none, or stand apart from the rows
     in_place  do its rows have the times of the second measurement alone?
@@ -118,6 +119,9 @@ def tables_of(lines: list[str]) -> list[Table]:
     found, title = [], ""
     for at, (number, tool, tag, columns) in enumerate(heads):
         first = heads[at - 1][0] + 1 if at else 0
+        if tool == "nccl":  # what is before another run's row is of that run
+            ends = (end for end in range(number, first, -1) if RESULT.search(lines[end - 1]))
+            first = next(ends, first)
         end = heads[at + 1][0] if at + 1 < len(heads) else len(lines)
         before, after = "\n".join(lines[first:number]), "\n".join(lines[number:end])
         title = name_of(tool, before, title)

@@ -133,12 +133,46 @@ def test_a_type_without_a_known_size_is_refused(tmp_path):
         ("warmup iters: 1 iters: 10 agg iters: 1", []),
         ("warmup iters: 0 iters: 20 agg iters: 1", ["no warm-up"]),
         ("warmup iters: 0 iters: 1 agg iters: 1", ["no warm-up", "one call of each size"]),
+        ("iters: 20 agg iters: 1 validation: 1 graph: 0", []),
+        ("iters: 20 agg iters: 1 validation: 1 graph: 3", ["the calls were replayed 3 times"]),
     ],
 )
 def test_times_of_one_call_or_of_a_first_one_are_warned_of(tmp_path, said, warned):
     found = load(tmp_path, ring(6, 3).replace("iters: 20", said))
-    for words in ("no warm-up", "one call of each size"):
+    for words in ("no warm-up", "one call of each size", "the calls were replayed 3 times"):
         assert any(f"WARNING: {words}" in note for note in found.notes) == (words in warned)
+
+
+@pytest.mark.parametrize("word", ["0.00", "nan", "inf", "-59.1", "10,989", "10.989,0"])
+@pytest.mark.parametrize("column", [0, 1])
+def test_a_row_without_a_time_in_one_of_its_columns_is_refused(tmp_path, column, word):
+    """The other column's time would stand for it in silence. N/A says that it was not measured."""
+    lines = ring(6, 3).splitlines()
+    cells = lines[-9].split()
+    cells[(5, 9)[column]] = word
+    with pytest.raises(ValueError, match="wanted numbers in time, algbw, busbw"):
+        load(tmp_path, "\n".join([*lines[:-9], " ".join(cells), *lines[-8:]]))
+
+
+@pytest.mark.parametrize("after", ["", "export NCCL_ALGO=Ring\n"])
+def test_a_setting_before_another_run_s_rows_is_none_of_the_next(tmp_path, after):
+    """A page quotes two commands, and a few rows of the first table without their header."""
+    rows = [line for line in ring(12, 4).splitlines() if not line.startswith("#")]
+    first = "\n".join(["mpirun -x NCCL_ALGO=Ring all_reduce_perf -G 1", *rows[-2:]])
+    found = load(tmp_path, f"{first}\n{after}{ring(6, 3, before=())}")
+    assert found.lines_per_node == 3 and bool(found.nccl_times) is not bool(after)
+
+
+def test_a_list_with_a_higher_rank_than_the_table_s_is_of_another_run(tmp_path):
+    with pytest.raises(
+        ValueError, match="rank 11, and busbw / algbw = .*, that of 6 ranks; wanted"
+    ):
+        load(tmp_path, ring(6, 3, listed=[11]), Stated(None, 2))
+
+
+def test_a_log_that_begins_with_a_dictionary_is_no_machine_file(tmp_path):
+    """A launcher of Python prints its settings first."""
+    assert load(tmp_path, "{'NUM_GPUS': 6}\n" + ring(6, 3)) == load(tmp_path, ring(6, 3))
 
 
 def test_open_mpi_tags_the_parts_of_a_line(tmp_path):
