@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from refgf.course.build import build, build_for_students, new_seed, seed_of
+from refgf.course.lesson import most_shared
 from refgf.course.package import ARCHIVE
 from refgf.course.platforms import PLATFORMS
 from refgf.course.similar import report
@@ -47,7 +48,10 @@ def numbers(text: str) -> list[int]:
 
 
 def run_build(options: argparse.Namespace) -> int:
-    """Several variants of a class get one seed, each a folder of its own."""
+    """Several variants of a class get one seed, each a folder of its own.
+
+    What one group's answers get in another is printed: some numbers choose nearly alike.
+    """
     if options.variant is None:
         return build_one(options, options.lesson)
     if min(options.variant) < 0 or options.lesson == "all":
@@ -56,12 +60,18 @@ def run_build(options: argparse.Namespace) -> int:
             "or more; next: build 03 --variant 7 --for plain"
         )
     output, several = options.output, len(options.variant) > 1
+    names = [f"{options.lesson}v{number}" for number in options.variant]
     if several and options.seed is None and options.platform:
         options.seed = new_seed()
-    for number in options.variant:
-        lesson = f"{options.lesson}v{number}"
+    for lesson in names:
         options.output = str(Path(output) / lesson) if several and output else output
         build_one(options, lesson)
+    if several:
+        points, of, whose, where = most_shared(names, options.seed or 0)
+        print(
+            f"one group's answers get at most {points} of {of} points in another: {whose}'s as "
+            f"{where}; other numbers may share less"
+        )
     return 0
 
 

@@ -1,14 +1,17 @@
 """A lesson's exercises, its starter, and the answers."""
 
 import functools
+import itertools
 import re
+import runpy
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from refgf.oracle.grade.marking import divided, exercises_of, lessons
+from refgf.oracle.grade.marking import divided, exercises_of, lessons, mark
+from refgf.oracle.grade.trusted import Trusted
 from refgf.oracle.spec.change import answers, chosen, starter
-from refgf.oracle.spec.exercise import Collective, Exercise
+from refgf.oracle.spec.exercise import PUBLIC_SEED, Collective, Exercise
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SHIPPED = PACKAGE / "shipped" / "lessons"  # in an installed package
@@ -71,6 +74,22 @@ def lesson_files(lesson: str) -> LessonFiles:
                 "next: run python -m refgf.course in the folder of a checkout"
             )
     return by_other_rules(found, variant) if variant else found
+
+
+def most_shared(names: list[str], seed: int) -> tuple[int, int, str, str]:
+    """(points, of, whose, where): the most that one variant's answers get in another one."""
+    files = [lesson_files(name) for name in names]
+    written = {each.number: runpy.run_path(str(each.answers)) for each in files}
+
+    def points(whose: LessonFiles, where: LessonFiles) -> int:
+        marked = (
+            mark(Trusted(**{e.name: written[whose.number][e.name]}), e, [PUBLIC_SEED, seed])
+            for e in where.exercises
+        )
+        return sum(each.points for each in marked)
+
+    pairs = itertools.permutations(files, 2)
+    return max((points(a, b), b.points, a.number, b.number) for a, b in pairs)
 
 
 def by_other_rules(lesson: LessonFiles, variant: str) -> LessonFiles:
