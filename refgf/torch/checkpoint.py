@@ -35,6 +35,7 @@ def load(flow: Any, saved: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
     own = on_all_ranks(flow.group, require_fitting, flow, saved, states)
     first, share = states[0], 1 if own else flow.size
     files = {"step of the files": first["steps"], "chunks chosen": first["chosen"]}
+    files["the sum of the weights' bits"] = flow.pool.bits()
     require_alike(flow.group, files, "the files of the last step that all ranks have saved")
     for name, rows in flow.residual.state.items():
         rows.copy_(sum(flow.pool.flat(state["state"][name]) for state in states) / share)

@@ -55,6 +55,12 @@ class FlatPool:
         first, stop = self.starts[index], self.starts[index + 1]
         return range(first // self.chunk, -(-stop // self.chunk) if stop > first else 0)
 
+    def bits(self) -> int:
+        """The sum of all parameters' bits as integers: exact, so other weights have another one."""
+        whole = {2: torch.int16, 4: torch.int32}
+        flat = (p.detach().reshape(-1) for p in self.parameters)
+        return sum(int(x.view(whole[x.element_size()]).sum()) for x in flat)
+
     def index(self, numbers: list[int]) -> Tensor:
         """Chunks on the device. From pinned memory, so that the host does not wait for the copy."""
         pinned = self.device.type == "cuda"

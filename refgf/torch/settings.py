@@ -110,4 +110,5 @@ class FlowSettings:
             settings[f"parameter {index} of the pool"] = f"{name} {tuple(p.shape)} {p.dtype}"
         for name in ("bucket_bytes_cap", "find_unused_parameters", "static_graph"):
             settings[f"DDP's {name}"] = getattr(flow.model, name, None)
+        settings["the sum of the weights' bits"] = pool.bits()
         return settings | compared(flow.optimizer, pool)

@@ -333,6 +333,24 @@ def other_network(rank, change):
     return GradientFlow(model, sgd([p for p in model.parameters() if p.requires_grad]))
 
 
+def changed_weights(model, rank):
+    """As if rank 1 alone had loaded a checkpoint after DDP made all weights alike."""
+    if rank:
+        model.module.p[1].data[0] += 1
+
+
+def other_weights(rank):
+    model = DistributedDataParallel(Prescribed())
+    changed_weights(model, rank)
+    GradientFlow(model, sgd(model.parameters()))
+
+
+def resumed_with_other_weights(rank):
+    model, _, flow = made()
+    changed_weights(model, rank)
+    flow.load_state_dict(flow.state_dict())
+
+
 def other_shape(network):
     network.p[1] = nn.Parameter(torch.zeros(8))
 
@@ -456,6 +474,7 @@ WRONG = {
     "another shape": lambda rank: other_network(rank, other_shape),
     "another parameter": lambda rank: other_network(rank, one_more),
     "frozen on one rank": lambda rank: other_network(rank, lambda n: n.p[1].requires_grad_(False)),
+    "other weights": other_weights,
     "other buckets": lambda rank: made(ddp={"bucket_cap_mb": 1 + rank}),
     # what is wrong on rank 1 only
     "Adam on one rank": lambda rank: alone(rank, lambda p: torch.optim.AdamW(p, 0.1)),
@@ -525,6 +544,7 @@ WRONG = {
     "gaps of NaN": lambda rank: loads(lambda s: s | {"gap": s["gap"] * math.nan}),
     "a NaN in the residual": lambda rank: loads(with_nan),
     "an infinite velocity": infinite_velocity,
+    "weights loaded by one rank": resumed_with_other_weights,
     "one state twice": lambda rank: loads(lambda s: [s | {"rank": 0}] * 2),
     "files of two steps": lambda rank: loads(lambda s: s | {"steps": 3 + rank}),
 }
@@ -617,6 +637,8 @@ NAMED = {  # what is wrong; of what differs between ranks both values
     "another shape": r"p.1 \(7,\) torch.float32 on rank 0 and p.1 \(8,\) torch.float32 on rank 1;",
     "another parameter": r"got parameter 0 of the pool = p.4 .* on rank 0 and p.5 .* on rank 1;",
     "frozen on one rank": r"= p.1 \(7,\) torch.float32 on rank 0 and p.0 .* on rank 1;",
+    "other weights": r"got the sum of the weights' bits = -?\d+ on rank 0 and -?\d+ on rank 1;",
+    "weights loaded by one rank": r"weights' bits = -?\d+ on rank 0 and .*; next: the files of the",
     "one state twice": r"got the state of rank 0, 0 of 2; wanted that of rank .* a list of all 2;",
     "files of two steps": r"got step of the files = 3 on rank 0 and 4 on rank 1;",
 }
