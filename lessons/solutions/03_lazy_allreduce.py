@@ -78,7 +78,7 @@ class WithoutFlush(LazyAllreduce):
 
 
 def the_forgotten_flush() -> None:
-    """3. The losses are wrong from the second step on, but they still fall.
+    """3. The losses are wrong from the second step on, and fall more slowly.
 
     The first loss is right because it is computed before any exchange. Each rank then applies its
     own gradient to the tensors that were not sent, those of the first layers. Parameters now differ

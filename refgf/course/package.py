@@ -41,8 +41,8 @@ README = """# Lessons of refgf: {lessons}
 
 Each lesson is a script: read its first page, write down your guess, run it. You write the functions
 of `lessons/student/`. [lessons/README.md](lessons/README.md) says more. Of the Makefile's targets
-`setup`, `demo`, `lesson-{first}` and `cluster-lesson-{first}` work here; most others need the whole
-project.
+`setup`, `demo`, and each of these lessons' `lesson-NN` and `cluster-lesson-NN` work here; most others
+need the whole project.
 
 {first_day}"""
 
@@ -69,7 +69,6 @@ def archive(lessons: list[str]) -> bytes:
     found["README.md"] = README.format(
         lessons=", ".join(lessons),
         number=lessons[0],
-        first=lessons[0][:2],
         script=script,
         first_day=first_day(Path(script).stem),
     ).encode()

@@ -172,6 +172,19 @@ def test_the_meetings_of_four_weeks_add_up():
     assert (points("07"), minutes("07")[1]) == tuple(map(int, extra))
 
 
+def test_each_laboratory_has_commands_to_type():
+    """Its row links to the page of a lesson, whose section measures a student's file."""
+    plan = (LESSONS / "teaching" / "plans.md").read_text().split("\n## ")[3]
+    rows = [line for line in plan.splitlines() if "| lab |" in line]
+    assert len(rows) == 4
+    for row in rows:
+        number = re.search(r"\((\d\d)\.md#in-the-laboratory\)", row)[1]
+        page = (LESSONS / "teaching" / f"{number}.md").read_text()
+        section = page.split("## In the laboratory\n")[1].split("\n## ")[0]
+        mine = f"--mine lessons/student/{number}.py"
+        assert any(mine in command for command in commands(section)), number
+
+
 def test_no_answer_is_shown_before_its_run():
     """A slide that a run comes before follows a yellow one, which asks."""
     for line in (LESSONS / "teaching" / "plans.md").read_text().splitlines():
