@@ -41,8 +41,8 @@ README = """# Lessons of refgf: {lessons}
 
 Each lesson is a script: read its first page, write down your guess, run it. You write the functions
 of `lessons/student/`. [lessons/README.md](lessons/README.md) says more. Of the Makefile's targets
-`setup`, `demo`, and `lesson-NN` and `cluster-lesson-NN` of these lessons work here; most others need
-the whole project.
+`setup`, `demo`, and `lesson-NN` and `cluster-lesson-NN` of these lessons work here; most others
+need the whole project.
 
 {first_day}"""
 
