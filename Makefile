@@ -118,7 +118,8 @@ lesson-%: setup
 
 # Two processes side by side test what neither counts the machine's processes nor measures its links.
 # test_launch.py, which mostly waits, comes where the other process needs one core only.
-IN_PAIRS := $(addprefix tests/,lessons engine machine test_makefile.py test_interrupt.py approval gpu baselines comm course exchange foreign nn oracle \
+IN_PAIRS := $(addprefix tests/,lessons engine machine test_makefile.py test_interrupt.py cluster/test_sbatch.py approval gpu \
+  baselines comm course exchange foreign nn oracle \
   test_launch.py test_wall.py test_house.py test_ops.py test_fake_gpu.py papers plan predict site training speed torch \
   test_mutation.py test_documents.py test_doctor.py test_doctor_command.py test_command.py test_packaging.py)
 # A process that dies ends the run: where another took its place, the files that it had begun stood still for ever.

@@ -253,6 +253,7 @@ def test_a_lesson_names_its_place_and_draws_both_places(tmp_path):
     )
 
 
+@pytest.mark.long
 def test_lesson_03_notes_the_link_too(tmp_path):
     lesson = ["lessons/03_lazy_allreduce.py", "--quick", "--output", tmp_path]
     box = run(*TWO, "--", sys.executable, *lesson)

@@ -184,8 +184,8 @@ def test_all_parts_end_in_time(checked):
     """A part gets what time is left, and where none is left it is skipped: the last stages."""
     start_s = time.monotonic()
     sleep = [trivial(name, "import time; time.sleep(60)") for name in ("long", "late")]
-    code, record, *_ = checked(sleep[:1], sleep[1:], arguments=["--minutes", "0.1"])
-    assert code == 1 and time.monotonic() - start_s < 6 + 2 * perform.PATIENCE_S
+    code, record, *_ = checked(sleep[:1], sleep[1:], arguments=["--minutes", "0.05"])
+    assert code == 1 and time.monotonic() - start_s < 3 + 2 * perform.PATIENCE_S
     assert [part["outcome"] for part in record["parts"]] == ["failed", "skipped"]
     assert record["parts"][1]["reason"] == "no time was left"
 

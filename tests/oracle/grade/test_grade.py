@@ -49,7 +49,7 @@ def two_exercises(monkeypatch):
 
 BODY = "\ndef ring_cost(n, p, rank):\n    {}\n"
 ATTACKS = {
-    "an endless loop": ("while True: pass", "did not end within 8 s"),
+    "an endless loop": ("while True: pass", "did not end within 3 s"),
     "an exit": ("import os; os._exit(0)", "ended its process with exit code 0"),
     "sys.exit": ("raise SystemExit(0)", "called sys.exit"),
     "the answers imported": (
@@ -78,7 +78,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("body, sentence", ATTACKS.values(), ids=ATTACKS)
-@pytest.mark.usefixtures("two_exercises")
+@pytest.mark.usefixtures("two_exercises", "impatient")
 def test_an_attack_costs_its_exercise_only(tmp_path, body, sentence):
     marks = graded(tmp_path, BODY.format(body))
     cost = marks.pop("ring_cost")

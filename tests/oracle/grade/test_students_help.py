@@ -57,6 +57,7 @@ def test_a_right_function_shows_its_first_print(in_a_sandbox):
     assert mark.points == mark.of and mark.printed == ["ring_cost(8, 4, 0)", "(8, 4, 0)"]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_endless_print_neither_blocks_nor_fills_the_memory(in_a_sandbox):
     mark = in_a_sandbox(
         "01", "\ndef ring_cost(*a):\n    while True: print('y' * 1000)\n", "ring_cost"
