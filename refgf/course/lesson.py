@@ -8,8 +8,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from refgf.oracle.grade.marking import divided, exercises_of, lessons, mark
-from refgf.oracle.grade.trusted import Trusted
+from refgf.oracle.grade.marking import divided, exercises_of, lessons
+from refgf.oracle.grade.trusted import mark_of
 from refgf.oracle.spec.change import answers, chosen, starter
 from refgf.oracle.spec.exercise import PUBLIC_SEED, Collective, Exercise
 
@@ -82,11 +82,8 @@ def most_shared(names: list[str], seed: int) -> tuple[int, int, str, str]:
     written = {each.number: runpy.run_path(str(each.answers)) for each in files}
 
     def points(whose: LessonFiles, where: LessonFiles) -> int:
-        marked = (
-            mark(Trusted(**{e.name: written[whose.number][e.name]}), e, [PUBLIC_SEED, seed])
-            for e in where.exercises
-        )
-        return sum(each.points for each in marked)
+        mine, seeds = written[whose.number], (PUBLIC_SEED, seed)
+        return sum(mark_of(each, mine[each.name], seeds).points for each in where.exercises)
 
     pairs = itertools.permutations(files, 2)
     return max((points(a, b), b.points, a.number, b.number) for a, b in pairs)

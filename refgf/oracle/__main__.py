@@ -217,10 +217,11 @@ def grade(options: Options) -> int:
     def graded(file: str) -> tuple[str, list]:
         return file, grade_file(file, options.lesson, options.seed)
 
+    rows, several = [], len(options.files) > 1
     with ThreadPoolExecutor(workers()) as pool:
-        rows = list(pool.map(graded, options.files))
-    for file, marks in rows:
-        print(f"{file}\n" * (len(rows) > 1) + report.as_text(marks))
+        for file, marks in pool.map(graded, options.files):
+            rows.append((file, marks))
+            print(f"{file}\n" * several + report.as_text(marks), flush=True)
     if STILL_OPEN:
         print(unsafe(STILL_OPEN, "marks are"))
     if options.json:

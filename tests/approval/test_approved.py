@@ -142,7 +142,7 @@ def test_marks_that_a_mistake_loses(lesson, approved):
         for mistake in sorted(exercise.mistakes, key=lambda mistake: mistake.sentence):
             lines += [f"{exercise.name}: {mistake.sentence}"]
             for seeds in ((2019,), (2019, 1)):
-                parts = mark_of(exercise, mistake, seeds).parts
+                parts = mark_of(exercise, mistake.function, seeds).parts
                 lost = [f"    {p.what}: {p.sentence}" for p in parts if p.points < p.of]
                 lines += [f"  {len(lost)} parts, seeds {seeds}", *lost]
     assert "\n".join(lines) == approved

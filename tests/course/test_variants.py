@@ -9,8 +9,8 @@ from refgf.course.__main__ import main
 from refgf.course.autograder.submission import marks_of_file
 from refgf.course.build import build, seed_of, starter
 from refgf.course.lesson import LESSONS, lesson_files, most_shared
-from refgf.oracle.grade.marking import answered, grade, mark, parts
-from refgf.oracle.grade.trusted import Trusted, costs
+from refgf.oracle.grade.marking import answered, grade, parts
+from refgf.oracle.grade.trusted import costs, mark_of
 from refgf.oracle.spec.change import CHANGES, alike, chosen, rules
 from refgf.oracle.spec.exercise import PUBLIC_SEED, Exercise
 
@@ -40,11 +40,8 @@ EACH = [
 
 
 def points(functions, lesson, seeds=(SEED,)):
-    found = 0
-    for exercise in lesson.exercises:
-        student = Trusted(**{exercise.name: functions[exercise.name]})
-        found += mark(student, exercise, [PUBLIC_SEED, *seeds]).points
-    return found
+    seeds = (PUBLIC_SEED, *seeds)
+    return sum(mark_of(each, functions[each.name], seeds).points for each in lesson.exercises)
 
 
 @pytest.mark.parametrize("name", EACH)

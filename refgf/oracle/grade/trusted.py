@@ -61,14 +61,14 @@ class Trusted:
 
 
 def mark_of(
-    exercise: Exercise | Collective,
-    mistake: TypicalMistake,
-    seeds: tuple[int, ...] = (PUBLIC_SEED,),
+    exercise: Exercise | Collective, function: Callable, seeds: tuple[int, ...] = (PUBLIC_SEED,)
 ) -> Mark:
-    """What a file gets that makes this mistake."""
-    return mark(Trusted(**{exercise.name: mistake.function}), exercise, list(seeds))
+    """What a file gets that has this function."""
+    return mark(Trusted(**{exercise.name: function}), exercise, list(seeds))
 
 
 def costs(exercise: Exercise | Collective, mistake: TypicalMistake) -> list[str]:
     """The parts whose points a mistake loses."""
-    return [part.what for part in mark_of(exercise, mistake).parts if part.points < part.of]
+    return [
+        part.what for part in mark_of(exercise, mistake.function).parts if part.points < part.of
+    ]

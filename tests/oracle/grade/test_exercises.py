@@ -69,7 +69,7 @@ def test_six_mistakes_are_known(lesson):
 @pytest.mark.parametrize("exercise, mistake", MISTAKES)
 def test_a_typical_mistake_is_named(exercise, mistake):
     """Which marks it loses is approved (tests/approval)."""
-    mark = mark_of(exercise, mistake)
+    mark = mark_of(exercise, mistake.function)
     text = report.as_text([mark])
     assert mark.points < mark.of and mistake.sentence in " ".join(text.split()), text
     first = next(part.sentence for part in mark.parts if part.points < part.of)

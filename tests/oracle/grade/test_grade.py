@@ -14,6 +14,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from refgf.oracle import __main__ as oracle
 from refgf.oracle.grade import collective, marking, report, sandbox, student_process
 from refgf.oracle.grade.difference import SHOWN, brief, difference
 from refgf.oracle.grade.encoding import decoded, encoded, in_bytes
@@ -351,6 +352,20 @@ def test_a_file_that_cannot_be_read_stops_nobodys_marks(tmp_path):
     assert [row["points"] for row in rows] == ["16", *["0"] * 4]
     assert [row["not judged"] for row in rows] == ["", *["unreadable"] * 4]
     assert "got a link; wanted the file itself" in " ".join(job.stdout.split())
+
+
+def test_marks_of_a_class_are_printed_as_they_come(tmp_path, monkeypatch, capsys):
+    """Sixty files take minutes: what is marked is not lost if the command is stopped."""
+
+    def stops(file, *_):
+        if file == "b.py":
+            raise KeyboardInterrupt
+        return [marking.no_points(marking.exercises_of("03")[0], "a test")]
+
+    monkeypatch.setattr(marking, "grade", stops)
+    with pytest.raises(KeyboardInterrupt):
+        oracle.main(["grade", "03", "a.py", "b.py"])
+    assert capsys.readouterr().out.startswith("a.py\npool_slices: 0 of 2 points\n")
 
 
 @pytest.mark.parametrize(
