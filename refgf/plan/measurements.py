@@ -22,6 +22,7 @@ from refgf.predict.timeline import CallTime
 
 US = 1e-6
 NOISY = 0.2  # relative; times farther from the fitted line are named in a warning
+GIVEN = 0.05  # relative error of a given rate that its interval holds (fabric.CHOSEN)
 MOST_OVER = 1.1  # of the line's rate / that of the longest message; beyond, warned of (chosen)
 LONG, LONG_POWER = 64 << 20, 0.6  # bytes from which a time grows at least so (`BeyondSizes`)
 AVOIDED = 1024  # bytes: below, protocols differ from those of gradients
@@ -246,11 +247,14 @@ def doubts(found: Measured) -> tuple[str, ...]:
 
 
 def refuse_one_host(found: Measured, path: str) -> NoReturn:
+    far = found.fit.largest_error
+    said = f". WARNING: that line is up to {100 * far:.0f} % from these times, and its intervals "
+    said += "do not hold that"
     refuse(
         path,
         f"{found.size} GPUs on one host, so the link inside a node",
         "a link between nodes; next: run all_reduce_perf on 2 or more hosts, pass that text, and "
-        f"add --inside {in_words(found.link)}",
+        f"add --inside {in_words(found.link)}{said * (far > GIVEN)}",
     )
 
 

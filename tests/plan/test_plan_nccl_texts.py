@@ -70,6 +70,14 @@ def test_one_node_needs_its_own_link_which_a_text_of_several_does_not_have(
     assert report.answer(given)["systems"]["eager"]["low_s"] > 0
 
 
+@pytest.mark.parametrize("share, far", [(1.0, False), (0.98, False), (0.7, True)])
+def test_the_line_of_one_host_s_times_says_how_far_it_is_from_them(tmp_path, share, far):
+    """Given as --inside it has the interval of a number, which public texts' times are beyond."""
+    with pytest.raises(ValueError, match="GPUs on one host.* add --inside .*us .*gbit") as refused:
+        loaded(tmp_path, 8, lambda nbytes: RING(nbytes) * (share if nbytes > 1 << 20 else 1.0), 8)
+    assert ("% from these times, and its intervals" in str(refused.value)) is far
+
+
 @pytest.mark.parametrize("k", [2, 7])
 @pytest.mark.parametrize("source", ["--between", "osu_latency", "a machine file"])
 def test_a_link_between_nodes_is_none_inside_one(tmp_path, source, k):
