@@ -82,8 +82,8 @@ def the_forgotten_flush() -> None:
 
     The first loss is right because it is computed before any exchange. Each rank then applies its
     own gradient to the tensors that were not sent, those of the first layers. Parameters now differ
-    between ranks, and every rank's loss is that of another network. It still falls because each
-    rank learns from its own images. Only comparing parameters finds the mistake.
+    between ranks, and every rank's loss is that of another network. It looks like a slow training;
+    comparing parameters finds the mistake.
     """
 
     def body(comm, kind):
