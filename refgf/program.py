@@ -13,6 +13,8 @@ NO_ROOM = (
 def prepare(program: str, flags: Any = sys.flags) -> None:
     """Ends a program of ours that has no docstrings; lets a lesson import what lies beside it.
 
+    With `python -m` the folder where the user stands comes last, behind Python's and NumPy's.
+
     program: the file that Python runs, or the module after -m. Other people's programs are left
     alone.
     """
@@ -27,6 +29,8 @@ def prepare(program: str, flags: Any = sys.flags) -> None:
             "refgf: got a Python without docstrings (-OO, or PYTHONOPTIMIZE=2); wanted them, "
             "because lessons, statements and help are read from them; next: unset PYTHONOPTIMIZE"
         )
+    if program.split(".")[0] == "refgf" and not flags.safe_path and sys.path[0] == os.getcwd():
+        sys.path.append(sys.path.pop(0))  # python -m: a student's numpy.py may lie there
     if flags.safe_path and lesson:  # PYTHONSAFEPATH, or -P: the folder is ours, and not the user's
         sys.path.insert(0, folder)
 

@@ -354,6 +354,19 @@ def test_a_file_that_cannot_be_read_stops_nobodys_marks(tmp_path):
     assert "got a link; wanted the file itself" in " ".join(job.stdout.split())
 
 
+def test_a_file_named_as_a_module_does_not_run_where_marks_are_made(tmp_path):
+    """A teacher may stand in the folder of submissions."""
+    for name in ("numpy", "json", "argparse", "csv"):
+        (tmp_path / f"{name}.py").write_text("import os\nopen('ran', 'w')\nos._exit(0)\n")
+    (tmp_path / "anna.py").write_bytes(STARTER.read_bytes())
+    command = [sys.executable, "-m", "refgf.oracle", "grade", "01", "anna.py", "json.py"]
+    given = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    job = subprocess.run(
+        command, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=120
+    )
+    assert job.stdout.count(" of 19 points") == 2 and not (tmp_path / "ran").exists(), job.stderr
+
+
 def test_marks_of_a_class_are_printed_as_they_come(tmp_path, monkeypatch, capsys):
     """Sixty files take minutes: what is marked is not lost if the command is stopped."""
 
