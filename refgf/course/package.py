@@ -41,8 +41,8 @@ README = """# Lessons of refgf: {lessons}
 
 Each lesson is a script: read its first page, write down your guess, run it. You write the functions
 of `lessons/student/`. [lessons/README.md](lessons/README.md) says more. Of the Makefile's targets
-`setup`, `demo`, and `lesson-NN` and `cluster-lesson-NN` of these lessons work here; most others
-need the whole project.
+`setup`, `demo`, `lesson-{target}` and `cluster-lesson-{target}` work here; most others need the
+whole project.
 
 {first_day}"""
 
@@ -69,6 +69,7 @@ def archive(lessons: list[str]) -> bytes:
     found["README.md"] = README.format(
         lessons=", ".join(lessons),
         number=lessons[0],
+        target=lessons[0][:2] if len(lessons) == 1 else "NN",
         script=script,
         first_day=first_day(Path(script).stem),
     ).encode()

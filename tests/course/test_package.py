@@ -91,6 +91,13 @@ def test_the_readme_of_one_lesson_names_what_is_there(tmp_path, lesson):
     assert "This archive has lesson " in (folder / "lessons" / "README.md").read_text()
 
 
+def test_the_readme_of_all_lessons_names_each_ones_targets(everything):
+    text = (everything / "README.md").read_text()
+    assert "`lesson-NN` and `cluster-lesson-NN` work here" in text
+    made = subprocess.run(["make", "-n", "cluster-lesson-17"], cwd=everything, capture_output=True)
+    assert made.returncode == 0
+
+
 @pytest.mark.long
 def test_the_starter_names_the_archive_beside_it(tmp_path):
     build("06", "plain", 1, str(tmp_path / "private"), private=True)
