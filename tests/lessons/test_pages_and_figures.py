@@ -1,12 +1,13 @@
-"""What lessons 09 to 17 and their teacher's pages say, held against the numbers of the figures."""
+"""What lessons and teacher's pages say, held against the numbers of the figures."""
 
+import re
 from copy import deepcopy
 from types import SimpleNamespace
 
 import pytest
 
 from docs.tools import gains
-from kit import claims
+from kit import claims, memory
 from kit.rows import SPREAD
 from lab.cache import claims as cache
 from lab.large_batch import picture as large_batch
@@ -16,6 +17,7 @@ from lab.sharding import claims as sharding_claims
 from lab.sharding import picture as sharding
 from lab.sharding import predicted
 from lab.topk import picture as topk
+from refgf.cluster.check import FORBIDS
 from refgf.comm import ring
 from refgf.papers.jia import hierarchical
 from refgf.papers.mgwfbp.merge import exact_merge
@@ -27,6 +29,37 @@ from refgf.predict.timeline import predict
 def page(number: str) -> str:
     text = (gains.ROOT / "lessons" / "teaching" / f"{number}.md").read_text()
     return " ".join(text.split())
+
+
+def test_the_first_day_names_the_memory_that_is_enough(monkeypatch):
+    """In GiB, with the ranks of the figures; one GiB less is refused."""
+    assert "5 GiB for 03, 4 for 04 and 05, 10 for 06, 8 for 07" in page("first-day")
+    assert "10 GiB of free memory a run" in page("06")
+    options = SimpleNamespace(quick=False, threads=None)
+    wanted = {"03": (8, 5), "04": (4, 4), "05": (4, 4), "06": (4, 10), "07": (4, 8)}
+    for number, (ranks, gib) in wanted.items():
+        (lesson,) = (gains.ROOT / "lessons").glob(f"{number}_*.py")
+        assert gains.figure(lesson.stem)["ranks"] == ranks
+        monkeypatch.setattr(memory.launch, "job", SimpleNamespace(on_machine=ranks))
+        memory.require(lesson.stem, options, available=gib * memory.GIB)
+        with pytest.raises(ValueError, match=f"got {ranks} ranks on this machine"):
+            memory.require(lesson.stem, options, available=(gib - 1) * memory.GIB)
+
+
+def test_the_first_day_has_the_command_that_allows_namespaces():
+    assert FORBIDS["kernel/apparmor_restrict_unprivileged_userns"][1] in page("first-day")
+
+
+def test_the_recipe_for_slurm_names_the_lessons_with_a_second_thread():
+    """By the sources of each lesson and of its folder in lab."""
+    lessons, found = gains.ROOT / "lessons", []
+    for lesson in sorted(lessons.glob("[0-9]*.py")):
+        text = lesson.read_text()
+        for room in set(re.findall(r"^from lab\.(\w+)", text, re.M)):
+            text += "".join(file.read_text() for file in (lessons / "lab" / room).glob("*.py"))
+        if re.search(r'CommunicationThread\(|overlap=(True|system)|"overlap": ', text):
+            found.append(lesson.name[:2])
+    assert f"Lessons with overlap ({', '.join(found)}) run a" in page("../cluster/README")
 
 
 def test_where_the_best_merge_is_one_call():
