@@ -22,6 +22,22 @@ def test_one_process():
     assert "MPI4PY_RC_THREAD_LEVEL=multiple  (by refgf.launch;" in ended.stdout
 
 
+LATE = """
+import numpy, mpi4py.MPI, refgf.launch as launch
+from refgf.doctor.facts import _users_mpi_variables
+from tests.support.jobs import clean_environment
+names = {setting.name for setting in launch.settings}
+print(*{setting.by for setting in launch.settings}, names & set(clean_environment()))
+print(_users_mpi_variables(names))
+"""
+
+
+@jobs.needs_mpiexec
+def test_what_launch_sets_too_late_is_not_the_users_either():
+    ended = jobs.run_job(0, ["-c", LATE], timeout=SECONDS)
+    assert ended.stdout == "late set()\n[]\n", ended.text
+
+
 @jobs.needs_mpiexec
 def test_one_rank_of_a_job_prints():
     ended = jobs.run_job(3, ["-m", "refgf.doctor"], timeout=SECONDS, env={"OMP_NUM_THREADS": "1"})

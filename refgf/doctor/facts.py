@@ -71,7 +71,7 @@ def collect(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
 
 def _users_mpi_variables(environ: Mapping[str, str]) -> list[str]:
     """The names of the variables of MPI's own that the user has set."""
-    ours = {setting.name for setting in launch.settings if setting.by == "launch"}
+    ours = {setting.name for setting in launch.settings if setting.by != "user"}
     return sorted(name for name in environ if name.startswith(OF_MPI) and name not in ours)
 
 

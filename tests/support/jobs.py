@@ -64,7 +64,7 @@ def clean_environment(env: dict | None = None) -> dict[str, str]:
     """
     launch = sys.modules.get("refgf.launch")
     settings = launch.settings if launch else []
-    ours = {setting.name for setting in settings if setting.by == "launch"}
+    ours = {setting.name for setting in settings if setting.by != "user"}
     kept = [name for name in os.environ if not name.startswith(OF_A_LAUNCHER) and name not in ours]
     result = {name: os.environ[name] for name in kept}
     path = os.pathsep.join(filter(None, [ROOT, result.get("PYTHONPATH")]))
