@@ -314,8 +314,10 @@ def ring_seconds(nbytes: float, p: int, alpha: float, beta: float) -> float:
 
 
 def links(random: np.random.Generator) -> list[tuple]:
+    """(nbytes, p, alpha, beta): p divides nbytes, as the starter says."""
     rows = [(0, 4, 1e-5, 1e-9), (10**6, 2, 0.0, 8e-9), (4096, 8, 5e-5, 1e-9)]
-    return rows + [(int(random.integers(10**8)), int(random.integers(2, 64)), 2e-5, 8e-10)]
+    p = int(random.integers(2, 64))
+    return rows + [(p * int(random.integers(10**8 // p)), p, 2e-5, 8e-10)]
 
 
 # the operations may be in another order: a few roundings of 1e-16

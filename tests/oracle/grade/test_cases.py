@@ -84,3 +84,10 @@ def test_a_number_that_is_taken_is_refused():
     with pytest.raises(ValueError, match="03.2: got sorted; .* lazy_calls has it"):
         Exercise("03.2", sorted)
     assert marking.exercises_of("03")[1].name == "lazy_calls"
+
+
+def test_p_divides_the_bytes_of_a_ring_as_the_starter_says():
+    """Else nbytes // p, which is right by that text, would lose marks."""
+    (exercise,) = (e for e in marking.exercises_of("01") if e.name == "ring_seconds")
+    drawn = [case for part in exercise.parts for seed in range(50) for case in cases(part, seed)]
+    assert drawn and all(nbytes % p == 0 for nbytes, p, *_ in drawn)

@@ -188,6 +188,14 @@ def test_a_mistake_is_named_whether_copies_are_sent_or_not(marks, sent, change, 
     assert bool(lost) == bool(said) and all(each.startswith(said) for each in lost[:1]), lost
 
 
+def test_a_ring_that_begins_with_another_slice_is_not_called_backwards(marks):
+    """On 3 ranks its sums have the bits of the ring that runs the other way."""
+    cut = "[slices(x.size, p)[(i + 1) % p] for i in range(p)]"
+    mark = marks("01", RING.format(**PLAIN | {"cut": cut}), "allreduce")
+    told = sentence(mark, "bits")
+    assert "from the wanted order of adding, for p = 3" in told and "backwards" not in told, told
+
+
 @pytest.mark.parametrize(
     "returned, said",
     [
