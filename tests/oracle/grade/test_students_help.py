@@ -192,8 +192,8 @@ def test_a_ring_that_begins_with_another_slice_is_not_called_backwards(marks):
     """On 3 ranks its sums have the bits of the ring that runs the other way."""
     cut = "[slices(x.size, p)[(i + 1) % p] for i in range(p)]"
     mark = marks("01", RING.format(**PLAIN | {"cut": cut}), "allreduce")
-    told = sentence(mark, "bits")
-    assert "from the wanted order of adding, for p = 3" in told and "backwards" not in told, told
+    hint = sentence(mark, "bits")
+    assert "from the wanted order of adding, for p = 3" in hint and "backwards" not in hint, hint
 
 
 @pytest.mark.parametrize(
