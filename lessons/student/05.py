@@ -81,7 +81,7 @@ def update(
     infinite or NaN, the whole step is skipped and the weights stay.
 
     update([1, 1], [1, -512], 1024.0, 0.5) -> ([0.9995117, 1.25], [0.9995117, 1.25])
-    update([1, 1], [1, inf], 1024.0, 0.5) -> ([1, 1], [1, 1])
+    update([1, 1], [1, np.inf], 1024.0, 0.5) -> ([1, 1], [1, 1])
     update([1], [0.25], 1024.0, 0.5) -> ([0.99987793], [1])         the master keeps what is lost
 
     Hint: in NumPy, a float16 array divided by a Python number is a float16 array.

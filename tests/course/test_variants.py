@@ -1,5 +1,6 @@
 """Lessons by other rules: what published answers get; starter and answers follow the rules."""
 
+import ast
 import re
 import runpy
 
@@ -70,6 +71,19 @@ def test_the_starter_says_all_rules(name):
     for exercise in [e for e in mine.exercises[1:] if isinstance(e, Exercise)]:
         (example, *_) = re.findall(rf"    ({exercise.name}\(.*?\)\s+-> .+?)(?= {{3,}}|\n)", text)
         assert example not in published or exercise.name == "sum_calls", example
+
+
+@pytest.mark.parametrize("name", [*CHANGES, *sorted(FEW)])
+def test_an_examples_call_can_be_typed(name):
+    """With the names that the starter has: np.inf, not math.inf where it imports NumPy alone."""
+    file, calls = lesson_files(name).starter, 0
+    known = runpy.run_path(str(file))
+    for exercise in lesson_files(name).exercises:
+        for call in re.findall(rf"(?<=    )({exercise.name}\(.*?\))\s+->", file.read_text()):
+            names = [each.id for each in ast.walk(ast.parse(call)) if isinstance(each, ast.Name)]
+            assert [each for each in names if each not in known] == [], call
+            calls += 1
+    assert calls
 
 
 def test_numbers_that_choose_alike_are_found():
