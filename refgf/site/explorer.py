@@ -26,20 +26,19 @@ THETAS = (0, *(2**power for power in range(12, 31)), None)  # bytes; None: infin
 PERCENTS = (1, 2, 5, 10, 20, DENSE)
 EXPORTED_RANKS, EXPORTED_THETA = (8, 64, 512), 2**22
 BERT_SOURCE = "ddl-benchmarks, one GPU (verified); the same pace on every machine here."
-MEASURED = (
-    "03_lazy_allreduce",
-    "04_overlap",
-    "07_gradientflow",
-    "08_scaling",
-    "09_merged_gradients",
-)
 TECHNIQUES = {
     "+ overlap": 0,
     "+ lazy allreduce": 2**22,
     "+ CSC": 2**22,
     "+ CSC 10 %": 2**22,
 }  # theta
-GROUPINGS = {"eager (WFBP)": "eager", "MG-WFBP, greedy": "MG-WFBP", "one call": "one call"}
+GROUPINGS = {
+    "eager (WFBP)": "eager",
+    "MG-WFBP, greedy": "MG-WFBP",
+    "MG-WFBP, exact": "best merge",
+    "one call": "one call",
+}
+SHARDING = {"all hold all": None, "all hold all, overlapped": 2**24}  # theta of lesson 16
 
 
 def bert_pace() -> tuple[int, float, str]:
@@ -105,18 +104,18 @@ def exported(points: list[dict]) -> list[dict]:
 
 
 def measured(root: Path) -> list[dict]:
-    """Steps with overlap that lessons measured, divided by their time dilation.
+    """Steps that lessons measured, with overlap or one call, divided by their time dilation.
 
     Each has its lesson, its setting (machine, network, ranks, percent, wire), step_s, and either
     theta (bytes; None: infinity) or the grouping.
     """
     found = []
-    for stem in MEASURED:
+    for stem, points_of in POINTS.items():
         file = root / "figures" / f"{stem}.json"
         result = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
         regime = result.get("regime") or {}
         if regime.get("like") in machines():
-            for point in POINTS[stem](result):
+            for point in points_of(result):
                 point["step_s"] /= point.pop("dilation", regime["dilation"])
                 found.append({"lesson": stem[:2], "machine": regime["like"]} | WHOLE | point)
     return found
@@ -155,17 +154,28 @@ def technique_points(rows: list[dict], timing: str, network: str, ranks: int) ->
 
 
 def grouping_points(result: dict) -> list[dict]:
+    """Rows of lesson 09: of a grouping, and lazy ones, which have a theta."""
     return [
         {
             "network": network["title"],
             "ranks": result["ranks"],
-            "grouping": GROUPINGS[row["name"]],
             "step_s": row["timing"]["median_s"],
         }
+        | (
+            {"grouping": GROUPINGS[row["name"]]}
+            if row["name"] in GROUPINGS
+            else {"theta": row["theta"]}
+        )
         for network in result["networks"].values()
         for row in network["rows"]
-        if row["name"] in GROUPINGS
+        if row["name"] in GROUPINGS or row["theta"] is not None
     ]
+
+
+def alexnet(ranks: int, theta: float | None, timing: dict, **more) -> dict:
+    """theta None: one call after backward, which hides nothing with overlap either."""
+    more = {"theta": theta, "step_s": timing["median_s"]} | more
+    return {"network": "AlexNet", "ranks": ranks} | more
 
 
 POINTS: dict[str, Callable[[dict], list[dict]]] = {
@@ -175,6 +185,15 @@ POINTS: dict[str, Callable[[dict], list[dict]]] = {
     "04_overlap": lambda found: theta_points(
         found["steps"]["rows"], {"network": "AlexNet", "ranks": found["ranks"], "wire": "float16"}
     ),
+    "05_mixed_precision": lambda found: [
+        alexnet(found["ranks"], None, row["step"], wire=wire)
+        for wire, row in found["times"]["steps"].items()
+    ],
+    "06_csc": lambda found: [
+        alexnet(found["ranks"], None, row["step"], wire="float16", percent=row["density"])
+        for row in found["times"]["rows"]
+        if row["calls"] == 1
+    ],
     "07_gradientflow": lambda found: [
         point | {"machine": place["like"], "dilation": place["dilation"]}
         for place in found["places"].values()
@@ -189,6 +208,11 @@ POINTS: dict[str, Callable[[dict], list[dict]]] = {
         for point in technique_points(each["rows"], "timing", "AlexNet", each["ranks"])
     ],
     "09_merged_gradients": grouping_points,
+    "16_sharding": lambda found: [
+        alexnet(found["ranks"], SHARDING[row["name"]], row["timing"])
+        for row in found["steps"]["rows"]
+        if row["name"] in SHARDING
+    ],
 }
 
 

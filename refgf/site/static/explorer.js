@@ -156,7 +156,8 @@
     const lessons = [...new Set(points().map((m) => m.lesson))];
     at("measured").textContent = dots.length
       ? `Crosses are steps that lesson${lessons.length > 1 ? "s" : ""} ${lessons.join(", ")} measured, divided by the time ` +
-        "dilation. They include what a call costs this emulation, which the curve leaves out."
+        "dilation. They include what a call costs this emulation, which the curve leaves out. At an infinite " +
+        "theta the one call follows backward, with overlap or without."
       : "";
   }
 
