@@ -3,6 +3,7 @@
 The drawings have a title and a description for those who do not see them.
 """
 
+import itertools
 import re
 import runpy
 import shlex
@@ -125,15 +126,38 @@ def minutes(number: str) -> tuple[int, int]:
     return class_min, home_min
 
 
-def test_the_weeks_add_up():
-    """Each row of the plan is the sum of its lessons' pages, within the week's 180 minutes."""
-    assert all(map(minutes, NUMBERS))
+COLUMNS = ["week", "meeting", "minutes", "lesson", "deck", "what you do", "home", "marks", "cut"]
+PLANS = {"One week": 50, "Two weeks": 50, "Four weeks": 50, "Seven weeks": 90}  # minutes a meeting
+
+
+def plan_of(name: str) -> str:
+    """The text of a plan."""
     text = (LESSONS / "teaching" / "plans.md").read_text()
-    weeks = re.findall(r"^\| \d \| (\d\d), (\d\d) \| (\d+) \| (\d+) \|", text, re.MULTILINE)
-    assert len(weeks) == 6
-    for first, second, *said in weeks:
-        found = [a + b for a, b in zip(minutes(first), minutes(second))]
-        assert found == list(map(int, said)) and found[0] + 10 <= 180, (first, second)
+    return text.split(f"\n## {name}")[1].split("\n## ")[0]
+
+
+def meetings(name: str) -> list[dict[str, str]]:
+    """The rows of a plan's table, which is its first."""
+    lines = itertools.dropwhile(lambda line: "|" not in line, plan_of(name).splitlines())
+    head, _, *rows = itertools.takewhile(lambda line: line.startswith("|"), lines)
+    assert cells(head) == COLUMNS, name
+    return [dict(zip(COLUMNS, cells(row), strict=True)) for row in rows]
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("|")[1:-1]]
+
+
+def test_the_weeks_add_up():
+    """A week has time for its two lessons' pages, and the minutes at home are theirs."""
+    assert all(map(minutes, NUMBERS))
+    lessons = [row["lesson"] for row in meetings("Seven weeks")]
+    weeks = list(zip(lessons[::2], lessons[1::2], strict=True))
+    assert len(weeks) == 7 and weeks.pop() == ("project", "project")
+    found = [[a + b for a, b in zip(*map(minutes, week), strict=True)] for week in weeks]
+    assert max(in_class for in_class, _ in found) + 10 <= 2 * PLANS["Seven weeks"]
+    said = re.search(r"Weeks 1 to 6 need ([\d, ]+) and (\d+)\s", plan_of("Seven weeks"))
+    assert [*map(int, said[1].split(", ")), int(said[2])] == [home for _, home in found]
 
 
 def slides_of(cell: str) -> list[tuple[str, int]]:
@@ -151,17 +175,23 @@ def slides_min(cell: str) -> int:
     return found
 
 
-def test_the_meetings_of_four_weeks_add_up():
-    """Each one's items have its 50 minutes; slides have those of their notes; home, the pages'."""
-    plan = (LESSONS / "teaching" / "plans.md").read_text().split("\n## ")[3]
-    rows = [line.split("|") for line in plan.splitlines() if line.count("|") == 10][2:]
+@pytest.mark.parametrize("name", PLANS)
+def test_the_meetings_add_up(name):
+    """Items have a meeting's minutes, slides those of their notes, and each row what to cut."""
+    for row in meetings(name):
+        items = [item.split(": ", 1) for item in row["what you do"].split("; ") if ": " in item]
+        total = sum(int(count) for count, _ in items)
+        assert total == int(row["minutes"]) == PLANS[name], row
+        slides = [int(count) for count, what in items if re.match(r"slides\b", what)]
+        assert sum(slides) == slides_min(row["deck"]), row
+        assert row["lesson"] and row["cut"], row
+        assert not row["marks"] or row["home"], row
+
+
+def test_four_weeks_show_the_decks_but_some_slides():
+    plan, rows = plan_of("Four weeks"), meetings("Four weeks")
     assert len(rows) == 12
-    for row in rows:
-        items = dict(reversed(item.split(": ", 1)) for item in row[6].split("; ") if ":" in item)
-        assert sum(map(int, items.values())) == int(row[3]) == 50, row
-        slides = [int(count) for what, count in items.items() if "slides" in what]
-        assert sum(slides) == slides_min(row[5]), row
-    shown = [slide for row in rows for slide in slides_of(row[5])]
+    shown = [slide for row in rows for slide in slides_of(row["deck"])]
     decks = {deck: (LESSONS / "slides" / f"{deck}.md").read_text() for deck, _ in shown}
     count = {deck: len(re.findall(r"^\d+ min\.", text, re.M)) for deck, text in decks.items()}
     read = [("06", 8), ("06", 9), ("06", 10), ("07", 7), ("07", 8)]
@@ -174,7 +204,7 @@ def test_the_meetings_of_four_weeks_add_up():
 
 def test_each_laboratory_has_commands_to_type():
     """Its row links to the page of a lesson, whose section measures a student's file."""
-    plan = (LESSONS / "teaching" / "plans.md").read_text().split("\n## ")[3]
+    plan = plan_of("Four weeks")
     rows = [line for line in plan.splitlines() if "| lab |" in line]
     assert len(rows) == 4
     for row in rows:
@@ -196,7 +226,7 @@ def test_no_answer_is_shown_before_its_run():
 
 def test_the_slip_takes_the_guess_before_each_run():
     """One a lesson, from a yellow slide that the plan shows and whose note names the slip."""
-    plan = (LESSONS / "teaching" / "plans.md").read_text().split("\n## ")[3]
+    plan = plan_of("Four weeks")
     rows = [line.split("|")[5] for line in plan.splitlines() if line.count("|") == 10]
     places = re.findall(r"(\d\d): (\d+)", plan.split("The slip takes")[1].split("What was")[0])
     assert [deck for deck, _ in places] == ["01", "01", "03", "04", "05", "06", "07"]
@@ -208,7 +238,7 @@ def test_the_slip_takes_the_guess_before_each_run():
 
 def test_the_home_work_and_the_hours_of_four_weeks_add_up():
     """Reading by the modules' lines, within 3 minutes; the teacher's minutes by their products."""
-    plan = (LESSONS / "teaching" / "plans.md").read_text().split("\n## ")[3]
+    plan = plan_of("Four weeks")
     rows = re.findall(r"^\| \d \| `(.+?)` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", plan, re.M)
     weeks = [["00", "01"], ["03"], ["04", "05"], ["06"]]
     assert len(rows) == len(weeks)
@@ -230,24 +260,22 @@ def points(number: str) -> int:
     return sum(exercise.points for exercise in exercises_of(number))
 
 
-def test_the_marks_of_the_plans_add_up():
-    """Marks stand behind the first mention of a student's file, their sum above the table."""
-    text = (LESSONS / "teaching" / "plans.md").read_text()
-    _, _, two, four, seven = text.split("\n## ")
-    firsts = sum(exercises_of(n)[0].points for n in re.findall(r"student/(\d\d)\.py` \|", four))
-    for plan in (two, four):
-        marks = re.findall(r"student/(\d\d)\.py` \| (\d+) \|", plan)
-        assert len(marks) >= 3
-        assert {number: int(said) for number, said in marks} == {n: points(n) for n, _ in marks}
-        total = re.search(r"(\d+)\smarks", plan)[1]
-        assert int(total) == sum(int(said) for _, said in marks)
-    assert f"(marks - {firsts}) / ({total} - {firsts})" in four
-    weeks = re.findall(r"^\| \d \| (\d\d), (\d\d) \|", seven, re.MULTILINE)
-    said = re.search(r"program's marks are ([\d, ]+) and (\d+) a week", seven)
-    assert [sum(map(points, week)) for week in weeks] == [
-        *map(int, said[1].split(", ")),
-        int(said[2]),
-    ]
+@pytest.mark.parametrize("name", PLANS)
+def test_the_marks_of_the_plans_add_up(name):
+    """Of each exercise that is written at home, a file or one of its functions."""
+    said, given = 0, 0
+    for row in meetings(name):
+        function, number = re.search(
+            r"(?:`(\w+)` of )?`student/(\d\d)\.py`|$", row["home"]
+        ).groups()
+        if number:
+            each = {e.name: e.points for e in exercises_of(number)}
+            assert int(row["marks"]) == (each[function] if function else sum(each.values())), row
+            said += int(row["marks"])
+            given += next(iter(each.values()))
+    plan = plan_of(name)
+    assert said == int(re.search(r"(\d+)\smarks", plan)[1]) > 0
+    assert name != "Four weeks" or f"(marks - {given}) / ({said} - {given})" in plan
 
 
 def test_shown_and_other_exercises_are_all_that_are_to_write():
