@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from refgf.course.build import build, build_for_students, new_seed, seed_of
-from refgf.course.lesson import most_shared
+from refgf.course.lesson import most_shared, next_variant
 from refgf.course.package import ARCHIVE
 from refgf.course.platforms import PLATFORMS
 from refgf.course.similar import report
@@ -26,7 +26,10 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("lesson", help="its number: 01; all, with --solutions private")
     sub.add_argument("--for", dest="platform", choices=PLATFORMS)
     about = "other rules, which N chooses: published answers get few marks; 1,5: both"
-    sub.add_argument("--variant", type=numbers, metavar="N", help=about)
+    which = sub.add_mutually_exclusive_group()
+    which.add_argument("--variant", type=numbers, metavar="N", help=about)
+    about = "the next variant, in which the answers to N, last year's, get least; 7,12: to both"
+    which.add_argument("--after", type=numbers, metavar="N", help=about)
     about = "private: one archive for students, without solutions, answers and teacher's pages"
     sub.add_argument("--solutions", choices=("public", "private"), default="public", help=about)
     about = "of the hidden cases; default: that of an earlier build in DIR, else one is drawn"
@@ -52,13 +55,17 @@ def run_build(options: argparse.Namespace) -> int:
 
     What one group's answers get in another is printed: some numbers choose nearly alike.
     """
-    if options.variant is None:
+    given = options.variant or options.after
+    if given is None:
         return build_one(options, options.lesson)
-    if min(options.variant) < 0 or options.lesson == "all":
+    if min(given) < 0 or options.lesson == "all":
+        flag = "--variant" if options.variant else "--after"
         raise ValueError(
-            f"build: got {options.lesson} --variant {min(options.variant)}; wanted one lesson, 0 "
-            "or more; next: build 03 --variant 7 --for plain"
+            f"build: got {options.lesson} {flag} {min(given)}; wanted one lesson, 0 "
+            f"or more; next: build 03 {flag} 7 --for plain"
         )
+    if options.after:
+        options.variant = [after(divided(options.lesson)[0], options.after)]
     output, several = options.output, len(options.variant) > 1
     names = [f"{options.lesson}v{number}" for number in options.variant]
     if several and options.seed is None and options.platform:
@@ -73,6 +80,17 @@ def run_build(options: argparse.Namespace) -> int:
             f"{where}; other numbers may share less"
         )
     return 0
+
+
+def after(lesson: str, earlier: list[int]) -> int:
+    """The next variant, and what earlier answers get in it, printed."""
+    number, points, of, whose = next_variant(lesson, earlier)
+    if 2 * points > of:
+        print("in every next variant earlier answers get more than half of the points; the least:")
+    print(
+        f"variant {number}: earlier answers get at most {points} of {of} in it: variant {whose}'s"
+    )
+    return number
 
 
 def build_one(options: argparse.Namespace, lesson: str) -> int:

@@ -73,7 +73,9 @@ without answers, solutions and pages for teachers. It marks on the student's own
 `refgf/oracle/spec`: each exercise's definition and typical mistakes as code, of another form than
 the answers'. And the project is public. `--variant N` asks by other rules, so that the published
 answers get few marks. The other rules are public, too, and so is the command that writes the
-answers to each N: change N each year, and talk five minutes with each student about their code.
+answers to each N. So change N each year: `--after N` in place of `--variant N` takes the next
+number, that in which the answers to N get least (`--after 7,12`: to both), and says how many points
+that is. And talk five minutes with each student about their code.
 """
 
 

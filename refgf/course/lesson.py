@@ -7,15 +7,17 @@ import runpy
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from refgf.oracle.grade.marking import divided, exercises_of, lessons
 from refgf.oracle.grade.trusted import mark_of
-from refgf.oracle.spec.change import answers, chosen, starter
+from refgf.oracle.spec.change import answers, chosen, rules, starter
 from refgf.oracle.spec.exercise import PUBLIC_SEED, Collective, Exercise
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SHIPPED = PACKAGE / "shipped" / "lessons"  # in an installed package
 LESSONS = SHIPPED if SHIPPED.exists() else PACKAGE.parent / "lessons"
+NEXT = 100  # variants that are looked at: a lesson has at most 32 that differ
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,35 @@ def most_shared(names: list[str], seed: int) -> tuple[int, int, str, str]:
     """(points, of, whose, where): the most that one variant's answers get in another one."""
     files = [lesson_files(name) for name in names]
     written = {each.number: runpy.run_path(str(each.answers)) for each in files}
-
-    def points(whose: LessonFiles, where: LessonFiles) -> int:
-        mine, seeds = written[whose.number], (PUBLIC_SEED, seed)
-        return sum(mark_of(each, mine[each.name], seeds).points for each in where.exercises)
-
     pairs = itertools.permutations(files, 2)
-    return max((points(a, b), b.points, a.number, b.number) for a, b in pairs)
+    return max(
+        (gets(written[a.number], b, PUBLIC_SEED, seed), b.points, a.number, b.number)
+        for a, b in pairs
+    )
+
+
+def gets(functions: dict[str, Any], where: LessonFiles, *seeds: int) -> int:
+    """The points of one variant's answers in another one."""
+    return sum(mark_of(each, functions[each.name], seeds).points for each in where.exercises)
+
+
+def next_variant(lesson: str, earlier: list[int]) -> tuple[int, int, int, int]:
+    """(number, points, of, whose): the next variant, where the answers to earlier ones get least.
+
+    Of numbers that choose the same rules the first counts. points: the most that one of the earlier
+    ones gets for public cases; hidden ones can only lose some of them. whose: its number.
+    """
+    written = {n: runpy.run_path(str(lesson_files(f"{lesson}v{n}").answers)) for n in earlier}
+    start, found = max(earlier) + 1, {}
+    for number in range(start, start + NEXT):
+        found.setdefault(tuple(rules(lesson, number)), number)
+
+    def kept(number: int) -> tuple[int, int, int, int]:
+        files = lesson_files(f"{lesson}v{number}")
+        points, whose = max((gets(written[n], files, PUBLIC_SEED), n) for n in earlier)
+        return number, points, files.points, whose
+
+    return min(map(kept, found.values()), key=lambda each: each[1:2])
 
 
 def by_other_rules(lesson: LessonFiles, variant: str) -> LessonFiles:

@@ -9,7 +9,7 @@ import pytest
 from refgf.course.__main__ import main
 from refgf.course.autograder.submission import marks_of_file
 from refgf.course.build import build, seed_of, starter
-from refgf.course.lesson import LESSONS, lesson_files, most_shared
+from refgf.course.lesson import LESSONS, lesson_files, most_shared, next_variant
 from refgf.oracle.grade.marking import answered, grade, parts
 from refgf.oracle.grade.trusted import costs, mark_of
 from refgf.oracle.spec.change import CHANGES, alike, chosen, rules
@@ -133,6 +133,37 @@ def test_variants_of_a_class_are_built_at_once_with_one_seed(tmp_path, capsys):
     assert (
         main([*made[:3], "1,-5", *made[4:]]) == 2 and "wanted one lesson" in capsys.readouterr().err
     )
+
+
+def in_next(lesson, earlier, number):
+    """What the answers to earlier variants get in another one: (the most, of)."""
+    asked = lesson_files(f"{lesson}v{number}")
+    files = [lesson_files(f"{lesson}v{n}").answers for n in earlier]
+    return max(points(runpy.run_path(str(file)), asked, ()) for file in files), asked.points
+
+
+@pytest.mark.parametrize("lesson, earlier", [("03", [7]), ("04", [1]), ("04", [0, 3]), ("08", [9])])
+def test_the_next_variant_shares_least_with_earlier_ones(lesson, earlier):
+    """At most half, and no other rules share less; a number behind the earlier ones."""
+    number, most, of, whose = next_variant(lesson, earlier)
+    assert number > max(earlier) and whose in earlier and 2 * most <= of
+    assert (most, of) == in_next(lesson, earlier, number)
+    others = {tuple(rules(lesson, n)): n for n in range(40)}.values()
+    assert min(in_next(lesson, earlier, n)[0] for n in others) == most
+
+
+def test_a_build_after_earlier_ones(tmp_path, capsys):
+    made = ["build", "04", "--for", "plain", "--output", str(tmp_path), "--after"]
+    assert main([*made, "1"]) == 0
+    number, most, of, _ = next_variant("04", [1])
+    said = f"variant {number}: earlier answers get at most {most} of {of} in it: variant 1's\n"
+    printed = capsys.readouterr().out
+    assert printed.startswith(said) and (tmp_path / "starter" / f"04v{number}.py").is_file()
+    each = sorted({tuple(rules("04", n)): n for n in range(40)}.values())
+    assert main([*made, ",".join(map(str, each))]) == 0  # nothing is left to ask
+    head, said, *_ = capsys.readouterr().out.splitlines()
+    assert "more than half" in head and f"at most {of} of {of} in it: variant" in said
+    assert main([*made, "-1"]) == 2 and "got 04 --after -1; wanted" in capsys.readouterr().err
 
 
 def test_sentences_follow_what_a_call_costs():
