@@ -33,6 +33,11 @@ class TestADeck:
             for number in re.findall(r"\*\*([^*]*\d.*?)\*\*", page, re.DOTALL):
                 assert "<!-- = " in number or re.search(r"\bp\. \d+", page), number
 
+    def test_one_number_a_slide_stands_out(self, deck):
+        for page in pages(deck):
+            numbers = re.findall(r"\*\*([^*]*\d.*?)\*\*", slides.spoken(page, False), re.DOTALL)
+            assert len(numbers) <= 1, numbers
+
     def test_its_pictures_exist_and_are_described(self, deck):
         for alt, path, _ in slides.PICTURE.findall(deck.read_text()):
             assert (deck.parent / path).is_file() and len(alt.split()) >= 4, path
