@@ -40,6 +40,7 @@ LESSON = re.compile(r"lessons/(\d\d)_\w+\.py")
 TEACHING = re.compile(r"lessons/teaching/(\d\d)\.md")
 ASSETS = {"lessons/drawings": "drawings", "figures": "figures"}
 PRIVATE = ("lessons/teaching/", "lessons/solutions/", "lessons/slides/")
+KEPT = "lessons/teaching/answers/exam.md"  # no site has it: no text may link to it
 WITHHELD = PAGES["lessons/teaching/README.md"]  # says so
 COPIED = (".svg", ".png", ".json", ".ipynb")
 FOLDERS = ("refgf", "lessons", "tests", "figures", "docs", ".github")  # and files at the root
@@ -78,7 +79,7 @@ class Repository:
         for start in (folder, PurePosixPath("."), PurePosixPath("refgf")):
             path = PurePosixPath(os.path.normpath(start / name))
             inside = len(path.parts) == 1 or path.parts[0] in FOLDERS
-            if inside and (self.root / path).is_file():
+            if inside and str(path) != KEPT and (self.root / path).is_file():
                 return str(path)
         return None
 

@@ -19,6 +19,7 @@ from refgf.site.markdown import Text
 from refgf.site.repository import PAGES, Repository, lesson_numbers, relative
 
 ROOT = Path(__file__).resolve().parents[2]
+TEXTS = (".html", ".js", ".json")
 LARGEST_PAGE, LARGEST_DATA = 400_000, 500_000  # bytes
 
 
@@ -274,6 +275,22 @@ def secrets():
     for file in (ROOT / "lessons" / "teaching").glob("*.md"):
         prose = re.sub(r"(?s)<!-- expected.*?<!-- end of expected -->", "", file.read_text())
         yield from ((file.name, part) for part in prose.split("\n\n") if part[:1].isalpha())
+
+
+def test_no_site_holds_the_exams_answers(site):
+    """The public one has the questions; a search finds no answer either."""
+    folder = ROOT / "lessons" / "teaching"
+    questions, answers = (
+        re.findall(r"(?ms)^(\d+)\. \((\d\d)\) (.+?)(?=^\d+\. |\Z)", (folder / name).read_text())
+        for name in ("exam.md", "answers/exam.md")
+    )
+    assert len(questions) == 20 and [q[:2] for q in questions] == [a[:2] for a in answers]
+    held = {file: words(file.read_text()) for file in site[0].rglob("*") if file.suffix in TEXTS}
+    exam = held[site[0] / "teaching" / "exam" / "index.html"]
+    assert [number for number, _, text in questions if words(text) not in exam] == []
+    for file, text in held.items():
+        assert [number for number, _, answer in answers if words(answer)[:60] in text] == [], file
+    assert Repository(ROOT).find("lessons/teaching/answers/exam.md") is None
 
 
 @pytest.mark.long
