@@ -1,6 +1,8 @@
 """What lessons and teacher's pages say, held against the numbers of the figures."""
 
+import json
 import re
+import sys
 from copy import deepcopy
 from types import SimpleNamespace
 
@@ -17,8 +19,10 @@ from lab.sharding import claims as sharding_claims
 from lab.sharding import picture as sharding
 from lab.sharding import predicted
 from lab.topk import picture as topk
-from refgf.cluster.check import FORBIDS
+from refgf.cluster.check import FORBIDS, find_forbidding_setting
 from refgf.comm import ring
+from refgf.doctor import checks
+from refgf.launch import leftovers
 from refgf.papers.jia import hierarchical
 from refgf.papers.mgwfbp.merge import exact_merge
 from refgf.papers.scaling.scaling import best_theta
@@ -48,6 +52,40 @@ def test_the_first_day_names_the_memory_that_is_enough(monkeypatch):
 
 def test_the_first_day_has_the_command_that_allows_namespaces():
     assert FORBIDS["kernel/apparmor_restrict_unprivileged_userns"][1] in page("first-day")
+
+
+def test_the_first_day_quotes_what_is_printed(monkeypatch, tmp_path):
+    """By this project: a line whose words change is noticed."""
+    said, said_by = page("first-day"), []
+    facts = {"shm": (64 * checks.MIB, 64 * checks.MIB), "removed": {}, "on_machine": 1}
+    said_by.append(checks.shared_memory(facts).finding.partition(", too little")[0])
+    (tmp_path / "status").write_text("Seccomp:\t2")
+    found = find_forbidding_setting(tmp_path, tmp_path / "status")
+    said_by.append(found.partition(";")[0])
+    monkeypatch.setattr(memory.launch, "job", SimpleNamespace(on_machine=8))
+    with pytest.raises(ValueError) as raised:
+        memory.require("03", SimpleNamespace(quick=True, threads=None), available=1)
+    said_by.append(re.search("got .* of about", str(raised.value))[0])
+    said_by.append(checks.RESOLVE.replace("|", r"\|"))
+    space = SimpleNamespace(f_bavail=1024, f_frsize=4096)
+    monkeypatch.setattr(leftovers.os, "statvfs", lambda folder: space)
+    said_by.append(leftovers.shortage(8).partition(", which")[0])
+    for text in said_by:
+        assert f"`{text}" in said, text
+    assert "refgf needs Python 3.11 or newer" in (gains.ROOT / "Makefile").read_text()
+
+
+def test_the_notebook_of_the_first_day_opens_by_a_click():
+    """Binder builds the file at the root, where no folder takes its place."""
+    path = re.search(r"labpath=([\w/.]+)", page("first-day"))[1]
+    cells = json.loads((gains.ROOT / path).read_text())["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    wanted = set(re.findall(r"^(?:import|from) (\w+)", code, re.M))
+    built = (gains.ROOT / "environment.yml").read_text()
+    for name in wanted - sys.stdlib_module_names - {"refgf", "IPython"}:  # Jupyter's
+        assert re.search(rf"^  - {name}", built, re.M), name
+    assert 'sys.path.insert(0, "..")' in code  # refgf itself is not installed
+    assert not [name for name in ("binder", ".binder") if (gains.ROOT / name).exists()]
 
 
 def test_the_recipe_for_slurm_names_the_lessons_with_a_second_thread():
