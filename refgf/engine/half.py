@@ -73,7 +73,7 @@ def add(x: Array, out: Array) -> None:
 
 def rounded(x: Array, kind: DTypeLike, out: Array) -> None:
     """out <- x (n,) rounded to the type `kind`; out has x's type and may be x."""
-    if not isinstance(x, np.ndarray):
+    if x.size < FEW or not isinstance(x, np.ndarray):
         out[...] = x.astype(kind)
         return
     for block in cache_blocks(x):

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from refgf.engine import fused
+from refgf.engine import fused, half
 from refgf.engine.half import BLOCK_ELEMENTS, FEW, FEW_HALVES, add, cast, rounded
 
 
@@ -103,6 +103,14 @@ def test_rounding_in_place_and_elsewhere(n, kind):
     rounded(x, kind, out)
     rounded(x, kind, x)
     assert out.tobytes() == x.tobytes() == wanted.tobytes()
+
+
+def test_a_few_numbers_are_rounded_by_numpy(monkeypatch):
+    """CSC rounds each chosen chunk by itself, and small chunks are many."""
+    monkeypatch.setattr(half, "cast", None)
+    x = np.linspace(0, 1, FEW - 1, dtype=np.float32)
+    rounded(x, "float16", x)
+    assert x.tobytes() == x.astype("float16").astype(np.float32).tobytes()
 
 
 @pytest.mark.parametrize(
