@@ -8,8 +8,6 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TextIO
 
-import numpy as np
-
 from kit import gpu
 from kit.record import ROOT, code_hash
 from kit.regime import regime_of
@@ -149,18 +147,19 @@ class Run:
         return {name: self.slowest(seconds[warmup:]) for name, seconds in mine.items()}
 
     def on_rank_0(self, function):
-        """Run function() on rank 0 while the others sleep, because MPI's waits occupy a core."""
+        """Run function() on rank 0 while the others sleep."""
         result = function() if self.rank == 0 else None
+        self.meet()
+        return result
+
+    def meet(self) -> None:
+        """A barrier in which ranks sleep, because MPI's waits occupy a core. Collective."""
         if self.options.threads:
             self.plain.Barrier()
-        elif self.rank == 0:
-            for rank in range(1, self.size):
-                self.plain.Send(np.empty(0), rank)
-        else:
-            request = self.plain.Irecv(np.empty(0), 0)
-            while not request.Test():
-                time.sleep(0.02)
-        return result
+            return
+        request = self.plain.Ibarrier()
+        while not request.Test():
+            time.sleep(0.02)
 
     def others(self) -> int | None:
         """On rank 0 how many processes outside the job want a core. Collective; ranks sleep."""

@@ -13,6 +13,7 @@ WARMUP = (100, 100, 50, 25)  # percent in the first epochs: a third of a long ru
 def deal(run, jobs: list[tuple], function) -> list:
     """[function(*job) for job in jobs]: job i is done by rank i mod p. Collective."""
     mine = {i: function(*job) for i, job in list(enumerate(jobs))[run.rank :: run.size]}
+    run.meet()  # ranks that are done leave the cores to the others
     found = {i: result for results in run.plain.allgather(mine) for i, result in results.items()}
     return [found[i] for i in range(len(jobs))]
 

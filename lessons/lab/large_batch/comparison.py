@@ -2,7 +2,8 @@
 
 Twice: after the same number of epochs, where a larger batch takes fewer steps, and after the same
 number of steps, where it sees more epochs. What only the first lacks is missing steps; what the
-second lacks, too, is the price of the batch.
+second lacks, too, is the price of the batch. A training of more epochs takes the rate that was best
+for its method and batch in the lesson's epochs.
 """
 
 import functools
@@ -12,12 +13,10 @@ from kit import trials
 from lab.large_batch import rate_search, training
 from refgf.training.data import steps_per_epoch
 
-METHODS = (("SGD", False), ("LARS", False), ("SGD", True), ("LARS", True))  # with warm-up?
-SGD, LARS, SGD_WARM, LARS_WARM = METHODS
+METHODS = SGD, LARS, SGD_WARM = ("SGD", False), ("LARS", False), ("SGD", True)  # with warm-up?
 PAIRS = {  # differences in accuracy, the first method's minus the second's
     "LARS": (LARS, SGD),
     "warm-up, for SGD": (SGD_WARM, SGD),
-    "warm-up, for LARS": (LARS_WARM, LARS),
 }
 
 
@@ -37,17 +36,18 @@ def places(run: kit.Run) -> list[tuple[int, int]]:
 
 
 def cells_of(run: kit.Run, whole: int) -> list[tuple]:
-    """(optimizer, warm-up?, batch, epochs) of all trainings; warm-up at the largest batch only.
+    """(optimizer, warm-up?, batch, epochs) of all trainings; warm-up for SGD at the largest batch.
 
-    First the same epochs at every batch. Then as many steps as the second batch takes in these.
+    First the same epochs at every batch. Then, at the largest, as many steps as the second batch
+    takes in these.
     """
     epochs = run.options.epochs or run.quick(1, 5, 10)
     sizes = run.quick([run.options.batch * 4], [64, 128, 256, 512], [64, 128, 256, 512, whole])
     sizes = sorted({min(batch, whole) for batch in sizes})
     steps = epochs * steps_per_epoch(whole, sizes[min(1, len(sizes) - 1)])
     found = [(*method, batch, epochs) for batch in sizes for method in (SGD, LARS)]
-    found += [(*method, sizes[-1], epochs) for method in (SGD_WARM, LARS_WARM)]
-    for batch in sizes[2:]:
+    found.append((*SGD_WARM, sizes[-1], epochs))
+    for batch in sizes[2:][-1:]:
         more = round(steps / steps_per_epoch(whole, batch))
         found += [(*method, batch, more) for method in (SGD, LARS)]
     return found
@@ -63,20 +63,22 @@ def compare(run: kit.Run, data, learning_rate, large_step) -> dict:
     run.section("Accuracy against batch size")
     run.say(f"Trainings that judge each method, after the search for its rate: {len(judged)}.")
     train = functools.partial(training.learn, run, rules)
-    tried = rate_search.search(run, cells, train, rounds=run.quick(0, 1, 2))
-    jobs = [(cell, rate_search.best(tried[cell]), *place) for cell in cells for place in judged]
+    searched = [cell for cell in cells if cell[3] == cells[0][3]]  # in the lesson's epochs
+    tried = rate_search.search(run, searched, train, rounds=run.quick(0, 3, 4))
+    found = {cell[:3]: tried[cell] for cell in searched}
+    jobs = [(cell, rate_search.best(found[cell[:3]]), *place) for cell in cells for place in judged]
     results = iter(trials.deal(run, jobs, train))
     rows = []
     for cell in cells:
         optimizer, warm, batch, epochs = cell
-        at = rate_search.best(tried[cell])
+        at = rate_search.best(found[cell[:3]])
         place = {"optimizer": optimizer, "warm": warm, "batch": batch, "epochs": epochs}
         rows.append(
             place
             | {
                 "steps": epochs * steps_per_epoch(data.size, batch),
                 "rate": learning_rate(run.options.rate * 2.0**at, batch, 0, 1, False),  # the peak
-                "edge": at in (min(tried[cell]), max(tried[cell])),
+                "edge": at in (min(found[cell[:3]]), max(found[cell[:3]])),
             }
             | rate_search.interval([next(results)["accuracy"] for _ in judged])
         )
