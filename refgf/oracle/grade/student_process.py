@@ -36,7 +36,7 @@ REFUSED = {
     *("socket.connect", "socket.bind", "socket.getaddrinfo", "subprocess.Popen", "pty.spawn"),
     *("os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.kill"),
     *("os.killpg", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.chmod", "os.chown"),
-    *("os.symlink", "os.link", "os.putenv", "shutil.rmtree", "ctypes.dlopen", "sys.addaudithook"),
+    *("os.symlink", "os.link", "shutil.rmtree", "ctypes.dlopen", "sys.addaudithook"),
 }
 
 

@@ -299,3 +299,10 @@ def test_a_mistake_that_explains_all_parts_is_named_in_each(marks):
     )
     text = report.as_text([marks("03", code, "lazy_calls")])
     assert text.count("you compare elements with theta") == 3 and "one call" not in text
+
+
+def test_a_file_may_set_its_own_environment_variables(in_a_sandbox):
+    """As a file does that wants NumPy with one thread. It may start no process that gets them."""
+    code = "\nimport os\nos.environ['OMP_NUM_THREADS'] = '1'\ndel os.environ['OMP_NUM_THREADS']\n"
+    mark = in_a_sandbox("01", code, "ring_cost")
+    assert mark.points == mark.of
