@@ -178,10 +178,16 @@ def apart(random: np.random.Generator) -> list[tuple]:
 
 
 def near_448(random: np.random.Generator) -> list[tuple]:
-    """Largest numbers from 449 to 511, and from 257 to 447, times a power of two."""
+    """Largest numbers from 449 to 511 and from 257 to 447; next to small ones 448, 256 and one
+    between 448 and 449. Each times a power of two.
+    """
     tops = [*random.integers(449, 512, 2), *random.integers(257, 448, 2)]
     powers = np.exp2(random.integers(-1, 4, (4, 1)))
     xs = np.column_stack([tops, random.integers(-200, 200, (4, 2))]) * powers
+    tops = [448 + random.uniform(0.1, 0.9), 448, 256]
+    powers = np.exp2(random.integers(-1, 4, (3, 1)))
+    small = (2 * random.integers(0, 8, (3, 2)) + 1) * 2.0**-9  # exact with a scale of 1, not of 2
+    xs = [*xs, *np.column_stack([tops, small]) * powers]
     return [(x.astype(np.float32), 3) for x in xs]
 
 
@@ -190,7 +196,8 @@ def awkward(random: np.random.Generator) -> list[tuple]:
     ties = [448, *(2 * random.integers(8, 16, 2) + 1)]
     small = [448, *(random.integers(2, 8, 2) * 2.0**-9)]
     below = [448, 2.0**-11, 2.0**-9]
-    rows = [np.array(row, np.float32) for row in (ties, small, below, [0, 0, 0], [])]
+    between = [448, *((random.integers(0, 8, 2) + [0.3, 0.7]) * 2.0**-9)]
+    rows = [np.array(row, np.float32) for row in (ties, small, below, between, [0, 0, 0], [])]
     return [(row, 3) for row in rows]
 
 

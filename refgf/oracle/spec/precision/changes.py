@@ -116,7 +116,9 @@ QUARTER = {"the scale is halved": "the scale is divided by four"}
 
 def with_applied(function):
     def update(master, total, scale, rate):
-        return *function(master, total, scale, rate), bool(np.isfinite(total).all())
+        after = function(master, total, scale, rate)
+        is_wrong = not np.isfinite(after[0]).all()  # a mistake did not skip it, and says so
+        return *after, is_wrong or bool(np.isfinite(total).all())
 
     return update
 

@@ -51,9 +51,9 @@ def in_order(random: np.random.Generator, n: int) -> Arrays:
 
 
 def large_terms(random: np.random.Generator) -> list[tuple]:
-    """x, y, -x: multiples of 32, which float16 holds. x + y is more than 65504."""
+    """x, y, -x and x, y: multiples of 32, which float16 holds. x + y is more than 65504."""
     x, y = (32 * random.integers(1100, 1900, (2, 3))).astype(np.float32)
-    orders = [x, y, -x], [-x, y, x]
+    orders = [x, y, -x], [-x, y, x], [x, y]  # the last one overflows only in the result
     return [(terms, every_hop) for terms in orders for every_hop in (True, False)]
 
 

@@ -262,11 +262,11 @@ def good_scales(random: np.random.Generator) -> list[tuple]:
 
 
 def limits(random: np.random.Generator) -> list[tuple]:
-    """At the limits, and one doubling below the upper one, which it reaches."""
+    """At the limits, and one factor of 2 from each, which reaches it."""
     found = []
     for interval in (10, int(random.integers(3, 3000))):
         found += [(2.0**k, interval - 1, True, interval) for k in (23, 24)]
-        found.append((1.0, 0, False, interval))
+        found += [(scale, 0, False, interval) for scale in (1.0, 2.0)]
     return found
 
 

@@ -1,0 +1,82 @@
+"""Wrong functions that once had full marks, or not the sentence of their mistake."""
+
+import numpy as np
+import pytest
+
+from refgf.oracle.grade import marking
+from refgf.oracle.grade.trusted import mark_of
+
+SEEDS = [(2019,), (2019, 1), (2019, 77)]
+
+
+def mark_by_name(lesson, function, seeds=(2019,)):
+    (exercise,) = (e for e in marking.exercises_of(lesson) if e.name == function.__name__)
+    return mark_of(exercise, function, seeds)
+
+
+def half(x):
+    return x.astype(np.float16).astype(np.float32)
+
+
+def blocks_of(rounded, fits=448):
+    """in_blocks with another rounding, or another number that is the largest one."""
+
+    def in_blocks(x, block):
+        received = np.zeros_like(x)
+        for i in range(0, len(x), block):
+            part = x[i : i + block].astype(np.float64)
+            top = abs(part).max()
+            s = 2.0 ** np.ceil(np.log2(top / fits)) if top else 1.0
+            received[i : i + block] = rounded(part / s) * s
+        return received
+
+    return in_blocks
+
+
+def e4m3(y, least=2.0**-9):
+    step = np.maximum(2.0 ** (np.frexp(y)[1] - 4), least)
+    return np.rint(y / step) * step
+
+
+def half_sum(terms, every_hop):
+    """The flag is of the sum before its last rounding."""
+    total = terms[0] if every_hop else half(terms[0])
+    for term in terms[1:]:
+        total = half(total) + term if every_hop else total + half(term)
+    return half(total), bool(np.isfinite(total).all())
+
+
+def next_scale(scale, missing, finite, interval):
+    """From 2 it is not divided by four to 1."""
+    if not finite:
+        return (scale / 4 if scale / 4 >= 1 else scale), interval
+    return (min(2.0**24, scale * 2), interval) if missing == 1 else (scale, missing - 1)
+
+
+WRONG = {
+    "multiples of 2^-10": ("05", blocks_of(lambda y: e4m3(y, 2.0**-10))),
+    "multiples of 2^-8": ("05", blocks_of(lambda y: e4m3(y, 2.0**-8))),
+    "449 fits": ("05", blocks_of(e4m3, 449)),
+    "447 fits": ("05", blocks_of(e4m3, 447)),
+    "a flag too early": ("05v0", half_sum),
+    "no quarter from 2": ("05v0", next_scale),
+}
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_function_loses_points(what, seeds):
+    mark = mark_by_name(*WRONG[what], seeds)
+    assert mark.points < mark.of
+
+
+def update(master, total, scale, rate):
+    applied = not np.isinf(total).any()
+    if applied:
+        master = master - np.float32(rate) * (total.astype(np.float32) / np.float32(scale))
+    return master, master.astype(np.float16), applied
+
+
+def test_a_flag_that_sees_no_nan_is_named():
+    sentences = " ".join(part.sentence for part in mark_by_name("05v0", update).parts)
+    assert "a NaN in the sum skips the step too" in sentences
