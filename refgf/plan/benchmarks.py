@@ -70,6 +70,8 @@ def read(text: str, path: str, stated: Stated = NOTHING) -> Measured:
     table = chosen(texts.tables(text), text, path, stated.table)
     first = " ".join(table.broken[0].split())[:60] if table.broken else ""
     if len(table.rows) < 2 and first:
+        if table.lacks_operation:
+            refuse(path, "rows without redop, no sum", "an allreduce; next: run all_reduce_perf")
         got = f"{len(table.broken)} lines under the header in line {table.line} that are no whole "
         wanted = "rows with all cells, behind what stands in front of the header; next: pass the "
         refuse(path, f"{got}rows, such as {first!r}", wanted + "text as the benchmark prints it")

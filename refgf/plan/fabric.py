@@ -44,7 +44,7 @@ class Fabric:
     nccl_off          (least, most) times as much as the model's that it may cost on other ranks
     memory            GiB of a GPU, of each kind that a node may have; (): unknown
     doubts            {"between" | "inside": a warning of this link of a named node}
-    sizes, bend       of BeyondSizes: (least, most) bytes of a text's allreduces, None: unknown
+    sizes, bend       of BeyondSizes: rising bytes of a text's allreduces, None: unknown
     stretch           of NCCL's latencies and times per byte, if the network is scaled
     line_ranges       {"alpha" | "beta": (lowest, highest factor)} of these lines; none: as ranges
     lines_per_node    ranks a node of these allreduces; 0: unknown
@@ -83,7 +83,7 @@ class Fabric:
     memory: tuple[int, ...] = ()
     nccl_times: tuple | None = None
     nccl_off: tuple[float, float] = (1.0, 1.0)
-    sizes: tuple[float, float] | None = None
+    sizes: tuple[float, ...] | None = None
     bend: float = 1.0
     stretch: tuple[float, float] = (1.0, 1.0)
     doubts: dict[str, str] = field(default_factory=dict)
@@ -268,7 +268,7 @@ def apart(given: Fabric) -> Fabric:
     k, mean_s, inside_s = given.lines_per_node, given.ring_hop.alpha_s, given.inside.alpha_s
     alpha_s = k * mean_s - (k - 1) * inside_s
     ranges = {name: both for name, both in given.ranges.items() if name != "hops"}
-    said = f"{k} GPUs a host: {1e6 * mean_s:.3g} us are the mean hop of the measured ring"
+    said = f"{k} ranks a host: {1e6 * mean_s:.3g} us are the mean hop of the measured ring"
     if alpha_s <= 0:
         alpha_s = inside_s
         said = f"WARNING: {said}, too short for {k - 1} hops inside of {1e6 * inside_s:.3g} us "
@@ -355,7 +355,7 @@ def of_text(measured: measurements.Measured) -> Fabric:
         found = replace(found, nccl_times=asked, nccl_off=off)
     found = replace(found, alpha_known=measured.alpha_known, doubles="alpha" in measured.slower)
     if lines:
-        found = replace(found, sizes=(measured.times[0][0], measured.times[-1][0]))
+        found = replace(found, sizes=tuple(nbytes for nbytes, _ in measured.times))
     ranges = {
         name: (low, min(MOST, high * measured.slower.get(name, 1.0)))
         for name, (low, high) in ranges.items()

@@ -12,6 +12,7 @@ exist: above 20 Tbit/s, or below 0.1 us. A tree has fewer hops than a ring, and 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import ceil, inf, log, log2, sqrt
 from statistics import fmean, median
 from typing import Any, NoReturn
@@ -25,6 +26,7 @@ NOISY = 0.2  # relative; times farther from the fitted line are named in a warni
 GIVEN = 0.05  # relative error of a given rate that its interval holds (fabric.CHOSEN)
 MOST_OVER = 1.1  # of the line's rate / that of the longest message; beyond, warned of (chosen)
 LONG, LONG_POWER = 64 << 20, 0.6  # bytes from which a time grows at least so (`BeyondSizes`)
+GAP = 8  # times the size before: a curve between them would be a guess (chosen)
 AVOIDED = 1024  # bytes: below, protocols differ from those of gradients
 MOST_FIRST = 1 << 20  # bytes: times of larger messages say little about alpha (chosen)
 MOST_RATE, LEAST_ALPHA_S = 20e12 / 8, 0.1e-6  # bytes/s and s that no link beats (chosen)
@@ -41,7 +43,7 @@ SLOW_RATE, LONG_S = 0.5e9 / 8, 500e-6  # below, and above: doubted, too
 class Times:
     """T(bytes) as measured, straight between two sizes.
 
-    alpha multiplies the time of the smallest message, beta what larger ones take longer.
+    alpha multiplies the time of a message of AVOIDED bytes, beta what others take longer.
     """
 
     curve: Curve
@@ -53,7 +55,8 @@ class Times:
         return self.alpha * self.curve(0)
 
     def __call__(self, nbytes: float) -> float:
-        return self.a_s + self.beta * max(0.0, self.curve(nbytes) - self.curve(0))
+        seconds, first_s = self.curve(nbytes), self.curve(AVOIDED)
+        return self.alpha * min(first_s, seconds) + self.beta * max(0.0, seconds - first_s)
 
     def scaled(self, alpha: float, beta: float) -> "Times":
         return replace(self, alpha=alpha * self.alpha, beta=beta * self.beta)
@@ -61,20 +64,21 @@ class Times:
 
 @dataclass(frozen=True)
 class BeyondSizes:
-    """T(bytes) of calls that may be longer or shorter than all of which `call` knows.
+    """T(bytes) of calls that may be longer or shorter than all of which `call` knows, or between.
 
-    sizes   (least, most) bytes of these
+    sizes   bytes of these, rising
     bend    below 1: the shortest time, above: the longest, 1: `call`'s, or the nearer one of both
 
     With more bytes neither the time falls nor the rate. So r times the bytes of the nearest call
     that was measured take 1 to r times its time. If it has LONG bytes or more, they take at least
     r ** LONG_POWER times. 41 public texts of NCCL were cut at 1 to 256 MiB: 94 to 100 % of the
     times of longer calls lie between these ends or within 5 % of them. They were cut at 2 KiB to
-    64 MiB: 88 to 100 % of those of shorter calls do.
+    64 MiB: 88 to 100 % of those of shorter calls do. In a gap (`gaps`) a call may take the time of
+    either neighbour, because nobody saw where between them the algorithm changes.
     """
 
     call: CallTime
-    sizes: tuple[float, float]
+    sizes: tuple[float, ...]
     bend: float = 1.0
 
     @property
@@ -89,13 +93,22 @@ class BeyondSizes:
 
     def ends(self, nbytes: float) -> tuple[float, float]:
         """(least, most) seconds, which are those of `call` within its sizes."""
-        least, most = self.sizes
+        least, most = self.sizes[0], self.sizes[-1]
+        for both in gaps(self.sizes):
+            if both[0] < nbytes < both[1]:
+                low_s, high_s = map(self.call, both)
+                return min(low_s, high_s), max(low_s, high_s)
         if least <= max(AVOIDED, nbytes) <= most:
             return (self.call(nbytes),) * 2
         nearest = min(most, max(least, nbytes))
         share, nearest_s = max(AVOIDED, nbytes) / nearest, self.call(nearest)
         least = share**LONG_POWER if share > 1 and nearest >= LONG else min(1.0, share)
         return least * nearest_s, max(1.0, share) * nearest_s
+
+
+def gaps(sizes: Sequence[float]) -> list[tuple[float, float]]:
+    """The neighbours that are GAP times apart and more."""
+    return [both for both in pairwise(sizes) if both[1] >= GAP * both[0]]
 
 
 @dataclass(frozen=True)
@@ -109,6 +122,7 @@ class Measured:
     alpha_known  False if its two standard errors exceed it, or if all messages are large
     spread       the lowest and the highest of the times, as factors of the line's
     times        the times themselves, by size
+    short        those below AVOIDED bytes, to which no line is fitted
     slower       {"alpha" | "beta": how many times as much it may be on other ranks than these}
     faster       how many times as little NCCL's may be there
     own_choice   did NCCL choose the algorithm itself?
@@ -125,6 +139,7 @@ class Measured:
     alpha_known: bool = True
     spread: tuple[float, float] = (1.0, 1.0)
     times: tuple[tuple[float, float], ...] = ()
+    short: tuple[tuple[float, float], ...] = ()
     slower: dict[str, float] = field(default_factory=dict)
     own_choice: bool = False
     faster: float = 1.0
@@ -158,7 +173,7 @@ class Measured:
         """The times. What is shorter than all of them is on the way from the line's latency."""
         least, first_s = self.times[0]
         start = ((0.0, min(first_s, self.fit.a_s)),) if least > AVOIDED else ()
-        return Curve((*start, *self.times))
+        return Curve((*(self.short or start), *self.times))
 
     @property
     def over(self) -> float:
@@ -178,7 +193,7 @@ def mixed(found: Measured) -> str:
     k, us = found.per_host, 1e6 * found.link.alpha_s
     rate = 8e-9 / found.link.beta_s_per_byte
     return (
-        f"WARNING: {us:.3g} us are the mean hop of a ring with {k} GPUs a host. If a hop inside "
+        f"WARNING: {us:.3g} us are the mean hop of a ring with {k} ranks a host. If a hop inside "
         f"takes no longer than one between nodes, this takes {us:.3g} to {k * us:.3g} us: the "
         f"intervals hold both. {rate:.3g} Gbit/s are the rate of its slowest link, inside or "
         "between. The rows with two levels, top-k and DASO assume it for both: their intervals "
@@ -241,7 +256,7 @@ def doubts(found: Measured) -> tuple[str, ...]:
     short = found.alpha_known and k == 1 and link.alpha_s < SHORT_S
     if not short and link.beta_s_per_byte * FAST_RATE * k >= 1:
         return ()
-    each = "one GPU" if k == 1 else f"{k} GPUs"
+    each = "one rank" if k == 1 else f"{k} ranks"
     said = f"WARNING: {in_words(link)} is faster than a network with {each} a host is today. Is it "
     return (said + "the link inside a node? Then it belongs to --inside.",)
 
@@ -252,7 +267,7 @@ def refuse_one_host(found: Measured, path: str) -> NoReturn:
     said += "do not hold that"
     refuse(
         path,
-        f"{found.size} GPUs on one host, so the link inside a node",
+        f"{found.size} ranks on one host, so the link inside a node",
         "a link between nodes; next: run all_reduce_perf on 2 or more hosts, pass that text, and "
         f"add --inside {in_words(found.link)}{said * (far > GIVEN)}",
     )
@@ -283,10 +298,15 @@ def fitted(
         )
         notes = (f"WARNING: alpha is not known: {got}. Run it with -b 1K -e 1G -f 2.", *notes)
     spread = min(1.0, *ratios), max(1.0, *ratios)
-    times = sorted((n, median(s for m, s in large if m == n)) for n in sizes)
+    times, short = (medians(points, of) for of in (sizes, {n for n, _ in points} - sizes))
     found = {"fit": fit, "notes": notes, "alpha_known": known, "spread": spread}
     found["least_s"] = min(seconds for _, seconds in points)
+    found["short"] = tuple(short)
     return found | {"times": tuple(times), "scatter": scatter(times, pairs)}
+
+
+def medians(points: list[tuple[float, float]], sizes: set[float]) -> list[tuple[float, float]]:
+    return sorted((n, median(s for m, s in points if m == n)) for n in sizes)
 
 
 def scatter(

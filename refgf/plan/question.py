@@ -5,7 +5,7 @@ from math import ceil, inf, log2
 
 from refgf.papers.scaling.collectives import LINES
 from refgf.plan.fabric import CHOSEN, LEAST, Fabric, wider
-from refgf.plan.measurements import AVOIDED, MOST, BeyondSizes, Times
+from refgf.plan.measurements import AVOIDED, MOST, BeyondSizes, Times, gaps
 from refgf.plan.nccl import Nccl
 from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import Line, Link
@@ -213,18 +213,29 @@ class Question:
         return BeyondSizes(call, self.sizes, self.fabric.bend) if self.sizes else call
 
     @property
-    def sizes(self) -> tuple[float, float] | None:
-        """(least, most) bytes of the allreduces to which the links that are used were fitted."""
+    def sizes(self) -> tuple[float, ...] | None:
+        """Rising bytes of the allreduces to which the links that are used were fitted."""
         other = self.nodes == 1 and self.fabric.inside is not None
         return None if other or self.size == 1 else self.fabric.sizes
 
     @property
     def outside(self) -> tuple[int, ...]:
-        """Bytes of the smallest call, of one gradient, and of all, if they were not measured."""
-        least, most = self.sizes or (0.0, inf)
+        """Bytes of the smallest call, of one gradient, and of all, if not within the measured."""
+        least, *_, most = self.sizes or (0.0, inf)
         smallest = FLOAT32 * min(elements for _, elements in self.step.ready)
         few = (smallest,) * (max(AVOIDED, smallest) < least)
         return few + (FLOAT32 * self.step.elements,) * (FLOAT32 * self.step.elements > most)
+
+    @property
+    def gaps(self) -> list[tuple[float, float, int, int]]:
+        """(low, high, least, most) bytes: no size between low and high, calls of least to most."""
+        few = FLOAT32 * min(elements for _, elements in self.step.ready)
+        many = FLOAT32 * self.step.elements
+        found = (
+            (*both, max(few, int(both[0]) + 1), min(many, int(both[1]) - 1))
+            for both in gaps(self.sizes or ())
+        )
+        return [each for each in found if each[2] <= each[3]]
 
     @property
     def flat(self) -> CallTime:
@@ -243,6 +254,12 @@ class Question:
             return Nccl(self.nodes, self.per_node, self.inside, self.fabric.between)
         lines = [LINES[self.allreduce](self.size, hop) for hop in self.hops]
         return lines[0] if len(lines) == 1 else Slowest(*lines)
+
+
+def in_gap(low: float, high: float, few: int, many: int) -> str:
+    """A sentence of one of `Question.gaps`."""
+    calls = f"{few:,} bytes." if few == many else f"{few:,} to {many:,}."
+    return f" No size between {low:,.0f} and {high:,.0f} bytes was measured. Calls may have {calls}"
 
 
 def doubled(nodes: int, k: int) -> int:
@@ -264,9 +281,9 @@ def ranges(question: Question) -> dict[str, tuple[float, float]]:
             (low, high), (least, most) = found[name], question.elsewhere.get(name, (1.0, 1.0))
             low, high = min(low, both[0] * off[0]), max(high, both[1] * off[1])
             found[name] = least * low, most * high
-    if question.outside:
+    if unknown := (*question.outside, *(n for both in question.gaps for n in both[2:])):
         call = question.flat
-        shares = [end / call(each) for each in question.outside for end in call.ends(each)]
+        shares = [end / call(each) for each in unknown for end in call.ends(each)]
         found["sizes"] = min(1.0, *shares), max(1.0, *shares)
     if question.two_levels and question.fabric.inside is None:
         found["inside"] = 1 / MOST, 1.0  # a measured ring is not faster than the links inside

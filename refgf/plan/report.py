@@ -8,7 +8,7 @@ from typing import Any
 
 from refgf.plan import buckets, judged, nccl
 from refgf.plan.measurements import MOST
-from refgf.plan.question import FLOAT32, NCCL, Question, ranges, slowest
+from refgf.plan.question import FLOAT32, NCCL, Question, in_gap, ranges, slowest
 from refgf.plan.systems import CSC_PERCENT, DASO_EVERY, DASO_WAIT, SYSTEMS, TOPK_DENSITY
 from refgf.plan.uncertainty import curve, planned
 from refgf.predict.cost import Link
@@ -142,7 +142,7 @@ def network_notes(question: Question) -> list[str]:
             "WARNING: the link between nodes stands for that inside a node. The intervals hold one "
             f"that is up to {MOST:g} times as fast, but none that is slower. Add --inside."
         )
-    found += [outside(question)] if question.outside else []
+    found += [outside(question)] if question.outside or question.gaps else []
     if question.pays_slowest_hop:
         mean_us, most_us = 1e6 * question.mean_alpha_s, 1e6 * slowest(*question.links).alpha_s
         found.append(
@@ -161,14 +161,14 @@ def network_notes(question: Question) -> list[str]:
 
 
 def outside(question: Question) -> str:
-    """A warning of the calls that are shorter or longer than all that the text has."""
-    (least, most), whole = question.sizes, FLOAT32 * question.step.elements
+    """A warning of calls that are shorter or longer than all that the text has, or in a gap."""
+    (least, *_, most), whole = question.sizes, FLOAT32 * question.step.elements
     largest = FLOAT32 * max(elements for _, elements in question.step.ready)
-    said = ""
+    said = "".join(in_gap(*each) for each in question.gaps)
     if whole > most:
-        said = f" The longest measured message has {most:,.0f} bytes. A call may have {whole:,}, "
+        said += f" The longest measured message has {most:,.0f} bytes. A call may have {whole:,}, "
         said += f"all gradients, or {largest:,}, the largest one."
-    if question.outside[0] < least:
+    if question.outside and question.outside[0] < least:
         said += f" The shortest measured message has {least:,.0f} bytes, and the smallest gradient "
         said += f"{question.outside[0]:,}."
     low, high = ranges(question)["sizes"]
@@ -177,7 +177,7 @@ def outside(question: Question) -> str:
     if question.fabric.name.startswith("OSU"):
         again = f"osu_allreduce with -m 1024:{end << 30} -M {end << 31}"
     return (
-        f"WARNING:{said} What lies outside is planned from the nearest sizes. The intervals hold "
+        f"WARNING:{said} Such calls are planned from the nearest sizes. The intervals hold "
         f"{low:.2g} to {high:.2g} times the time of the farthest. Run {again}."
     )
 

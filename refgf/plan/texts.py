@@ -66,6 +66,13 @@ class Table:
     broken: list[str]
     in_place: bool = False
 
+    @property
+    def lacks_operation(self) -> bool:
+        """Old alltoall_perf leaves the column redop empty, and the next cell is a time."""
+        at, words = self.columns.index("redop") if "redop" in self.columns else 0, []
+        words = self.broken[0].split()[at:] if self.broken and at else []
+        return len(words) == len(self.columns) - at - 1 and words[0][0].isdecimal()
+
     def __str__(self) -> str:
         return f"{self.title or 'no title'}, {len(self.rows)} rows from line {self.line}"
 

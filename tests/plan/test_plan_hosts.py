@@ -22,7 +22,7 @@ def test_nccl_tests_on_hosts_of_8_gpus(tmp_path):
     path.write_text(nccl(16, line, a_host=8))
     found = fabric.load(str(path))
     assert found.name == "nccl-tests, allreduce on 16 GPUs of 2 hosts" and found.lines_per_node == 8
-    assert "are the mean hop of a ring with 8 GPUs a host" in found.notes[0]
+    assert "are the mean hop of a ring with 8 ranks a host" in found.notes[0]
     step = StepTimes("small", "this test", ((1.0, 1000),))
     placed, alone = (Question(step, found, 16, k) for k in (8, 1))
     assert placed.measured and placed.flat.a_s == pytest.approx(1e-3, rel=0.02)
@@ -173,7 +173,7 @@ def test_without_inside_its_rate_is_not_known(tmp_path):
 def test_nccl_tests_on_one_host_measures_no_link_between_nodes(tmp_path):
     path = tmp_path / "nccl.txt"
     path.write_text(nccl(8, ring_line(8, FAST), a_host=8))
-    with pytest.raises(ValueError, match="8 GPUs on one host, so the link inside a node") as error:
+    with pytest.raises(ValueError, match="8 ranks on one host, so the link inside a node") as error:
         fabric.load(str(path))
     assert str(error.value).endswith("pass that text, and add --inside 5us 200gbit")
 

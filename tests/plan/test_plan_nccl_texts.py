@@ -6,7 +6,7 @@ import pytest
 
 from refgf.papers.scaling.machine import Machine, save
 from refgf.plan import __main__ as command
-from refgf.plan import fabric, nccl, report
+from refgf.plan import benchmarks, fabric, nccl, report
 from refgf.plan.nccl import Nccl
 from refgf.plan.question import NCCL, Question, ranges
 from refgf.plan.step_times import StepTimes
@@ -73,7 +73,7 @@ def test_one_node_needs_its_own_link_which_a_text_of_several_does_not_have(
 @pytest.mark.parametrize("share, far", [(1.0, False), (0.98, False), (0.7, True)])
 def test_the_line_of_one_host_s_times_says_how_far_it_is_from_them(tmp_path, share, far):
     """Given as --inside it has the interval of a number, which public texts' times are beyond."""
-    with pytest.raises(ValueError, match="GPUs on one host.* add --inside .*us .*gbit") as refused:
+    with pytest.raises(ValueError, match="ranks on one host.* add --inside .*us .*gbit") as refused:
         loaded(tmp_path, 8, lambda nbytes: RING(nbytes) * (share if nbytes > 1 << 20 else 1.0), 8)
     assert ("% from these times, and its intervals" in str(refused.value)) is far
 
@@ -243,3 +243,17 @@ def test_two_ranks_do_not_say_what_more_ranks_use(tmp_path, size, named, warned)
     for ranks in (size, 32):
         notes = " ".join(report.network_notes(asked_of(path, ranks, 1)))
         assert ("a ring and a tree are the same" in notes) is (warned and ranks == 32)
+
+
+def test_an_old_alltoall_is_refused_for_what_it_is():
+    """Its rows leave the column redop empty (form of superbenchmark's alltoall.log)."""
+    head = (
+        "# size count type redop time algbw busbw error time algbw busbw error\n"
+        "# (B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)\n"
+    )
+    rows = "".join(
+        f"{n} {n // 4} float 20.00 {n / 2e4:.2f} {n / 2e4:.2f} N/A 20.00 {n / 2e4:.2f} 0 N/A\n"
+        for n in (1024, 1 << 20)
+    )
+    with pytest.raises(ValueError, match="rows without redop, no sum; wanted an allreduce"):
+        benchmarks.read(head + rows, "alltoall.log")

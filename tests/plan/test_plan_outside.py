@@ -72,7 +72,7 @@ def test_measured_sizes_are_neither_wider_nor_warned_of(tmp_path):
         both = [one_call(network, 32, 4, nbytes) for network in (whole, short)]
         assert not any("sizes" in ranges(each) or each.outside for each in both)
         assert both[0].flat(nbytes) == pytest.approx(both[1].flat(nbytes), rel=1e-3)
-        assert not any("outside" in said for said in report.network_notes(both[0]))
+        assert not any("Such calls" in said for said in report.network_notes(both[0]))
     beyond = one_call(short, 32, 4, 1 << 27)
     assert "sizes" in ranges(beyond) and any("longest" in at for at in report.network_notes(beyond))
     inside = one_call(fabric.with_inside(short, "3us", "2400gbit", "this test"), 4, 4, 1 << 27)
@@ -125,3 +125,52 @@ def test_more_hosts_may_be_no_slower_than_two(nbytes, us):
     assert "or no longer than these two" in " ".join(network.notes)
     question = one_call(network, 32, 4, nbytes)
     assert question.planned_nccl and held(question, US * us)
+
+
+def text_of(path, times_us):
+    """An osu_allreduce of 16 ranks on 2 hosts that took these times, made by hand."""
+    rows = [f"{nbytes:<10} {each:15.6f}" for nbytes, each in times_us.items()]
+    head = ["# OSU MPI Allreduce Latency Test v5.8", "# Size       Avg Latency(us)"]
+    path.write_text("\n".join([*head, *rows, ""]))
+    return fabric.load(str(path), Stated(16, 2))
+
+
+def grown(sizes):
+    """20 us of latency and 1 ns a byte."""
+    return {nbytes: 20 + 1e-3 * nbytes for nbytes in sizes}
+
+
+def test_a_gap_between_measured_sizes_is_wide_and_named(tmp_path):
+    """Every third row: the interval holds the times of both neighbours."""
+    times = grown(1 << bit for bit in range(10, 29, 3))
+    network = text_of(tmp_path / "every_third.txt", times)
+    asked = one_call(network, 16, 8, 1 << 20)
+    assert asked.gaps == [(1 << 19, 1 << 22, 1 << 20, 1 << 20)]
+    assert all(held(asked, US * times[neighbour]) for neighbour in (1 << 19, 1 << 22))
+    said = next(at for at in report.network_notes(asked) if "No size between" in at)
+    assert said.startswith("WARNING: No size between 524,288 and 4,194,304 bytes was measured.")
+    assert "Calls may have 1,048,576 bytes." in said
+    assert not one_call(network, 16, 8, 1 << 22).gaps  # this size is measured
+
+
+def test_sizes_that_double_or_quadruple_have_no_gap(tmp_path):
+    for step in (1, 2):
+        network = text_of(tmp_path / f"{step}.txt", grown(1 << bit for bit in range(10, 27, step)))
+        asked = one_call(network, 16, 8, (1 << 19) + 4)
+        assert not asked.gaps and "sizes" not in ranges(asked)
+
+
+def test_a_slow_first_row_is_no_floor_of_longer_calls(tmp_path):
+    times = grown(1 << bit for bit in range(10, 27)) | {1024: 400.0}
+    network = text_of(tmp_path / "slow_first.txt", times)
+    for nbytes in (1024, 4096, 8192, 1 << 20):
+        call = one_call(network, 16, 8, nbytes).flat(nbytes)
+        assert call == pytest.approx(US * times[nbytes])
+
+
+def test_measured_sizes_below_a_kibibyte_take_their_own_times(tmp_path):
+    times = grown(1 << bit for bit in range(10, 27)) | {4: 3.0, 64: 5.0}
+    network = text_of(tmp_path / "short.txt", dict(sorted(times.items())))
+    for nbytes in (4, 64, 1024):
+        asked = one_call(network, 16, 8, nbytes)
+        assert asked.flat(nbytes) == pytest.approx(US * times[nbytes]) and not asked.outside
