@@ -1,18 +1,16 @@
 """Points and sentences for a student's file.
 
-Where a result is wrong, every typical mistake of the exercise is run on the same arguments. One
-that gives the same results explains them, and its sentence is shown, with the smallest case that
-is wrong.
+Where a result is wrong, every typical mistake of the exercise is run on the arguments of all its
+cases. One that gives the file's wrong results of a part, and all its right ones, explains them, and
+its sentence is shown, with the smallest case that is wrong.
 """
 
 import ast
 import functools
 import importlib
-import itertools
 import os
 import re
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +52,7 @@ STILL_OPEN: set[str] = set()  # what the wall of this machine has left open, for
 WRONG_KINDS = (AttributeError, TypeError, ValueError)
 UNREAD = (ValueError, SyntaxError, RecursionError, MemoryError)  # what ast.parse raises
 ALONE = "right alone, wrong after other calls: what does your file keep from call to call?"
+AS_PUBLISHED = ("as in the published exercise", "this answers the published exercise")
 BEFORE_A_CALL = ("absent", "cannot be imported", "not written")
 
 
@@ -66,12 +65,26 @@ class GradedCall:
 
 
 @dataclass(frozen=True)
-class Wrong:
-    """A call and its wrong result."""
+class CallResult:
+    """A call and its result."""
 
     case: GradedCall
     result: Any
     wanted: Any
+    wrong: bool
+
+
+@dataclass
+class Answers:
+    """Of a part's calls: what is said of the last one if it raised, and of changed arguments."""
+
+    results: list[CallResult]
+    error: str = ""
+    changes: str = ""
+
+    @property
+    def wrong(self) -> list[CallResult]:
+        return [each for each in self.results if each.wrong]
 
 
 def lessons() -> list[str]:
@@ -232,21 +245,22 @@ def no_points(exercise: Exercise | Collective, sentence: str) -> Mark:
 
 
 def mark_function(sandbox: Sandbox, exercise: Exercise, seeds: list[int]) -> Mark:
-    found, calls, named = Mark(exercise.name), [], []
+    found, calls, parts_asked = Mark(exercise.name), [], []
     for part in exercise.parts:
-        sentence, mistakes = first_failure(sandbox, exercise, part, cases_of(part, seeds), calls)
-        points = 0 if sentence else part.points
-        found.parts.append(PartMark(part.what, points, part.points, sentence))
-        named.append(mistakes)
-        if fatal(sentence):
-            found, named = no_points(exercise, sentence), []
+        parts_asked.append(answers(sandbox, exercise, part, cases_of(part, seeds), calls))
+        if fatal(parts_asked[-1].error):
+            found = no_points(exercise, parts_asked[-1].error)
             break
-    counts = Counter(itertools.chain(*named))
-    for part_mark, mistakes in zip(found.parts, named):
-        if mistakes:  # of several that give the same results, the one that explains most parts
-            start = max(mistakes, key=counts.__getitem__)
-            link = ", " if part_mark.sentence.startswith("for a case of") else "; "
-            part_mark.sentence = f"{start}{link}{part_mark.sentence}"
+    else:
+        results = [result for asked in parts_asked for result in asked.results]
+        right = [result for result in results if not result.wrong]
+        explains_all = typical(exercise.mistakes, results, exercise.relative)
+        for part, asked in zip(exercise.parts, parts_asked):
+            mine = [*asked.wrong, *right]  # other parts may have another mistake
+            named = explains_all or typical(exercise.mistakes, mine, exercise.relative)
+            sentence = first_failure(sandbox, exercise, asked, named, len(calls) > 1)
+            points = 0 if sentence else part.points
+            found.parts.append(PartMark(part.what, points, part.points, sentence))
     if seeds == [PUBLIC_SEED]:  # a file could print hidden cases, even in a public call
         found.printed = chosen_output(calls)
     return found
@@ -273,43 +287,51 @@ def fatal(sentence: str) -> bool:
     return sentence.startswith((*BEFORE_A_CALL, *starts)) or "may not" in sentence
 
 
-def first_failure(
+def answers(
     sandbox: Sandbox, exercise: Exercise, part: Part, cases: list[GradedCall], calls: list
-) -> tuple[str, list[str]]:
-    """A sentence on the first wrong case, "" if all are right; what typical mistakes say of it.
+) -> Answers:
+    """The results of a part's cases, up to the first call that raised.
 
     calls: gets (call, is it wrong, what it printed) of each case.
     """
-    wrong, changes = [], ""
+    found = Answers([])
     for case in cases:
         request = {"call": exercise.name, "arguments": encoded(list(case.arguments))}
         answer = sandbox.ask(request, case.hidden)
         calls.append([call(exercise.name, case.arguments), "error" in answer, sandbox.printed])
         if "error" in answer:
-            if fatal(answer["error"]) or not wrong:
-                return error_sentence(exercise.name, case, answer["error"]), []
+            if fatal(answer["error"]) or not found.wrong:
+                found.error = error_sentence(exercise.name, case, answer["error"])
             break
         result, wanted = decoded(answer["result"]), plain(exercise.wanted(case.arguments))
-        if difference(result, wanted, exercise.relative):
-            wrong.append(Wrong(case, result, wanted))
-            calls[-1][1] = True
-        elif part.keeps and answer.get("changed") and not changes:
+        wrong = bool(difference(result, wanted, exercise.relative))
+        calls[-1][1] = wrong
+        found.results.append(CallResult(case, result, wanted, wrong))
+        if not wrong and part.keeps and answer.get("changed") and not found.changes:
             where = (hidden_call if case.hidden else call)(exercise.name, case.arguments)
-            changes = f"it changes its arguments in place; wanted new arrays, for {where}"
-    if not wrong:
-        return changes, []
-    first, named = wrong[0], typical(exercise.mistakes, wrong, exercise.relative)
+            found.changes = f"it changes its arguments in place; wanted new arrays, for {where}"
+    return found
+
+
+def first_failure(
+    sandbox: Sandbox, exercise: Exercise, asked: Answers, named: str, several: bool
+) -> str:
+    """A sentence on the first wrong case, "" if all are right. named: the file's mistake."""
+    if asked.error or not asked.wrong:
+        return asked.error or asked.changes
+    first = asked.wrong[0]
     if first.case.hidden:
         where = hidden_call(exercise.name, first.case.arguments)
-        return f"{'' if named else 'wrong, '}for {where}", named
+        return f"{named or 'wrong'}, for {where}"
     values = exercise.name, first.case.arguments, first.result, first.wanted
     said = failure(*values, exercise.relative)
-    if not named and len(calls) > 1 and right_alone(sandbox, exercise, first):
-        return f"{ALONE}; {said}", []
-    return said, named
+    if named:
+        return f"{named}; {said}"
+    alone = several and right_alone(sandbox, exercise, first)
+    return f"{ALONE}; {said}" if alone else said
 
 
-def right_alone(sandbox: Sandbox, exercise: Exercise, wrong: Wrong) -> bool:
+def right_alone(sandbox: Sandbox, exercise: Exercise, wrong: CallResult) -> bool:
     """Is a wrong result right where the file is called once? Then it keeps something."""
     request = {"call": exercise.name, "arguments": encoded(list(wrong.case.arguments))}
     answer = sandbox.alone(request)
@@ -327,15 +349,24 @@ def error_sentence(name: str, case: GradedCall, error: str) -> str:
     return f"{error}, for {call(name, case.arguments)}"
 
 
-def typical(mistakes: list[TypicalMistake], wrong: list[Wrong], relative: float) -> list[str]:
-    """The sentences of the mistakes that give all these wrong results."""
-    found = []
-    for mistake in mistakes:
-        try:
-            with np.errstate(all="ignore"):
-                results = [plain(returned(mistake.function, w.case.arguments)) for w in wrong]
-        except Exception:  # noqa: BLE001  a mistake may fail for some arguments
-            continue
-        if not any(difference(w.result, mine, relative) for mine, w in zip(results, wrong)):
-            found.append(mistake.sentence)
-    return found
+def typical(mistakes: list[TypicalMistake], results: list[CallResult], relative: float) -> str:
+    """The sentence of the mistake that gives all these results, wrong ones and right ones.
+
+    Of several, that of a variant's own rule that is left out. "" if there is none.
+    """
+    wrong_first = sorted(results, key=lambda each: not each.wrong)
+    if not wrong_first or not wrong_first[0].wrong:
+        return ""
+    found = [m for m in mistakes if all(gives(m, each, relative) for each in wrong_first)]
+    own = [mistake for mistake in found if mistake.sentence.startswith(AS_PUBLISHED)]
+    return next((mistake.sentence for mistake in own + found), "")
+
+
+def gives(mistake: TypicalMistake, made: CallResult, relative: float) -> bool:
+    """Is the result of a file that of the mistake?"""
+    try:
+        with np.errstate(all="ignore"):
+            mine = plain(returned(mistake.function, made.case.arguments))
+    except Exception:  # noqa: BLE001  a mistake may fail for some arguments
+        return False
+    return not difference(made.result, mine, relative)

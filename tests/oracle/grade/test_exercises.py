@@ -122,9 +122,12 @@ def test_right_numbers_in_lists_are_no_typical_mistake(lesson):
         for part in [] if isinstance(exercise, Collective) else exercise.parts:
             cases = marking.cases_of(part, [marking.PUBLIC_SEED])
             right = [(case, plain(exercise.wanted(case.arguments))) for case in cases]
-            wrong = [marking.Wrong(case, lists_of(value), value) for case, value in right]
-            wrong = [w for w in wrong if difference(w.result, w.wanted, exercise.relative)]
-            named = marking.typical(exercise.mistakes, wrong, exercise.relative) if wrong else []
+            made = [(case, lists_of(value), value) for case, value in right]
+            results = [
+                marking.CallResult(*each, wrong=bool(difference(*each[1:], exercise.relative)))
+                for each in made
+            ]
+            named = marking.typical(exercise.mistakes, results, exercise.relative)
             assert not named, (exercise.name, part.what, named)
 
 
