@@ -24,8 +24,9 @@ def draw(result: dict) -> dict:
     low = min(axis.get_ylim()[0] for axis in (epochs, steps))
     for axis in (epochs, steps):
         axis.set_ylim(low, 100)
+    steps.grid(alpha=0.3)  # the left panel has the legend
     below = f"Mean of {len(trained['judged_on'])} runs and its 95 % interval, without warm-up."
-    figures = {"": axes.finish(figure, epochs, steps, below=below)}
+    figures = {"": axes.finish(figure, epochs, below=below)}
     figure, (rates,) = axes.frame("Lesson 11: does the best rate grow with the batch?", 1, 1)
     draw_rates(rates, result)
     below = "Rates a factor of 2 apart, searched on one split of the images, without warm-up."
