@@ -47,8 +47,8 @@ def test_other_bytes_than_the_formulas_are_refused():
         traffic.require_bytes(row | {"between": 9})
 
 
-def timing(seconds):
-    return {"median_s": seconds}
+def timing(seconds, noise=0.1):
+    return {"median_s": seconds, "low_s": seconds - noise, "high_s": seconds + noise}
 
 
 def test_the_figure_says_when_a_search_or_a_hierarchy_loses():
@@ -62,3 +62,4 @@ def test_the_figure_says_when_a_search_or_a_hierarchy_loses():
     ]
     assert "At 1 % messages of HiTopKComm take 1.5 x" in picture.hitopk_in_words(rows)
     assert picture.hitopk_in_words([rows[1], rows[0] | {"messages": timing(1.0)}]) == ""
+    assert picture.hitopk_in_words([rows[1], rows[0] | {"messages": timing(3.0, noise=1)}]) == ""

@@ -162,15 +162,16 @@ def winner(by_k: list[dict], i: int, measured: dict) -> str:
 
     measured: {name: timing} of this size, also of what knows no nodes
     """
-    first = level([row | {"timing": row["measured"][i]} for row in by_k], "timing")
-    for name in (RING, DOUBLING):
-        if name in measured and measured[name]["high_s"] < min(r["timing"]["low_s"] for r in first):
-            return f"fastest: {name}, without a hierarchy"
+    rows = [row | {"timing": row["measured"][i]} for row in by_k]
+    flat = [name for name in (RING, DOUBLING) if name in measured]
+    rows += [{"algorithm": name, "timing": measured[name], "k": None} for name in flat]
+    first = level(rows, "timing")
     names = {row["algorithm"] for row in first}
     if len(names) > 1:
         return f"fastest: not clear, {len(first)} within the noise"
-    k = " or ".join(str(row["k"]) for row in first)
-    return f"fastest: {names.pop()}, k = {k}"
+    if None in (k := [row["k"] for row in first]):
+        return f"fastest: {names.pop()}, without a hierarchy"
+    return f"fastest: {names.pop()}, k = {' or '.join(map(str, k))}"
 
 
 def draw_bus(result: dict):
