@@ -17,7 +17,6 @@ import pytest
 
 from refgf.engine import fused
 from refgf.machine import threads
-from tests.support.jobs import clean_environment
 
 THREAD_SIZES = (1, 2, 3, 5)
 
@@ -27,6 +26,8 @@ def pytest_configure(config):
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell's job in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)  # what tests start inherits it
     if config.getoption("numprocesses", default=None):  # workers inherit no setting of refgf.launch
+        from tests.support.jobs import clean_environment
+
         for name in os.environ.keys() - clean_environment().keys():
             del os.environ[name]
     if not config.getoption("--with-mpi", default=False):

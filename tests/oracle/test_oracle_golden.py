@@ -13,6 +13,10 @@ from refgf.oracle.spec.statement import golden_cases
 from tests.support.golden import CASES
 
 
+POWERS = ("top_k", "mstopk")  # their inputs are cubes in float32
+POWER_ULP = 4  # NumPy's bound for powers by AVX-512; processors without it have other last bits
+
+
 def test_the_generator_makes_the_golden_cases():
     """Bit for bit, or within the bound of results that use exp, log or norms; claims hold."""
     made = {case.name: case for case in golden_cases()}
@@ -21,7 +25,10 @@ def test_the_generator_makes_the_golden_cases():
         other = made[case.name]
         assert case.description() == other.description(), case.name
         for name, array in other.with_prefix("in").items():
-            assert same_bits(array, case[name]), (case.name, name)
+            if case.function in POWERS and array.dtype == np.float32:
+                np.testing.assert_array_max_ulp(array, case[name], POWER_ULP)
+            else:
+                assert same_bits(array, case[name]), (case.name, name)
         assert judge_bits(case, other.tensors) is None, case.name
 
 
