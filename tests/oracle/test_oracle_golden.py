@@ -12,7 +12,6 @@ from refgf.oracle.spec.families import inputs
 from refgf.oracle.spec.statement import golden_cases
 from tests.support.golden import CASES
 
-
 POWERS = ("top_k", "mstopk")  # their inputs are cubes in float32
 POWER_ULP = 4  # NumPy's bound for powers by AVX-512; processors without it have other last bits
 
