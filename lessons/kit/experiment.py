@@ -3,8 +3,8 @@
     found = in_turn(run, {name: function}, rounds)      {name: {"timing", "messages", "bytes"}}
     processor(row["own_share"])                         a table's note on a row
 
-A step on an emulated cluster waits for links and sleeps instead of computing. What it takes beside
-that is this machine's processor, which is not slowed down: casts, additions, copies of messages. A
+A step on an emulated cluster waits for links and sleeps instead of computing. What else it
+takes is this machine's processor, which is not slowed down: casts, additions, copies of messages. A
 row of which this own work is a large part is the processor's, and not the cluster's.
 """
 

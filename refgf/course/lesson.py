@@ -110,7 +110,7 @@ def next_variant(lesson: str, earlier: list[int]) -> tuple[int, int, int, int]:
         points, whose = max((gets(written[n], files, PUBLIC_SEED), n) for n in earlier)
         return number, points, files.points, whose
 
-    return min(map(kept, found.values()), key=lambda each: each[1:2])
+    return min(map(kept, found.values()), key=lambda each: each[1])
 
 
 def by_other_rules(lesson: LessonFiles, variant: str) -> LessonFiles:

@@ -38,12 +38,16 @@ def e4m3(y, least=2.0**-9):
     return np.rint(y / step) * step
 
 
-def half_sum(terms, every_hop):
-    """The flag is of the sum before its last rounding."""
-    total = terms[0] if every_hop else half(terms[0])
-    for term in terms[1:]:
-        total = half(total) + term if every_hop else total + half(term)
-    return half(total), bool(np.isfinite(total).all())
+def half_sum_with(flag):
+    """half_sum with another flag, made of the sum before its last rounding."""
+
+    def half_sum(terms, every_hop):
+        total = terms[0] if every_hop else half(terms[0])
+        for term in terms[1:]:
+            total = half(total) + term if every_hop else total + half(term)
+        return half(total), bool(flag(total))
+
+    return half_sum
 
 
 def next_scale(scale, missing, finite, interval):
@@ -58,7 +62,9 @@ WRONG = {
     "multiples of 2^-8": ("05", blocks_of(lambda y: e4m3(y, 2.0**-8))),
     "449 fits": ("05", blocks_of(e4m3, 449)),
     "447 fits": ("05", blocks_of(e4m3, 447)),
-    "a flag too early": ("05v0", half_sum),
+    "a flag too early": ("05v0", half_sum_with(lambda total: np.isfinite(total).all())),
+    "65512 called too large": ("05v0", half_sum_with(lambda total: (abs(total) <= 65504).all())),
+    "one finite number": ("05v0", half_sum_with(lambda total: np.isfinite(half(total)).any())),
     "no quarter from 2": ("05v0", next_scale),
 }
 

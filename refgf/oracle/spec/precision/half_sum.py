@@ -51,9 +51,13 @@ def in_order(random: np.random.Generator, n: int) -> Arrays:
 
 
 def large_terms(random: np.random.Generator) -> list[tuple]:
-    """x, y, -x and x, y: multiples of 32, which float16 holds. x + y is more than 65504."""
+    """x, y, -x and x, y: numbers that float16 holds. x + y is more than 65504, but for a small last
+    element. In the last case the sum, 65512, is rounded to 65504.
+    """
     x, y = (32 * random.integers(1100, 1900, (2, 3))).astype(np.float32)
-    orders = [x, y, -x], [-x, y, x], [x, y]  # the last one overflows only in the result
+    x, y = np.append(x, np.float32(128)), np.append(y, np.float32(64))
+    barely = [np.float32([65504]), np.float32([8])]
+    orders = [x, y, -x], [-x, y, x], [x, y], barely  # [x, y] overflows only in the result
     return [(terms, every_hop) for terms in orders for every_hop in (True, False)]
 
 
