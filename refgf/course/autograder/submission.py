@@ -16,7 +16,7 @@ import numpy as np
 from refgf.oracle.foreign.report import as_name, unsafe
 from refgf.oracle.grade import marking
 from refgf.oracle.grade.mark import Mark
-from refgf.oracle.grade.sandbox import Sandbox
+from refgf.oracle.grade.sandbox import NO_TIME, Sandbox
 from refgf.oracle.spec.exercise import Collective, Exercise
 
 ROOT = Path(__file__).resolve().parents[3]  # of the bundle
@@ -95,6 +95,8 @@ def marked(sandbox: Sandbox, exercise: Exercise | Collective, seed: int) -> Mark
     if not public.points:
         return public
     hidden = marking.mark(sandbox, exercise, [seed])
+    if any(part.sentence.startswith(NO_TIME) for part in hidden.parts):  # of no hidden case's own
+        return hidden
     for part, other in zip(public.parts, hidden.parts):
         if part.points and not other.points:
             part.points, part.sentence = 0, HIDDEN

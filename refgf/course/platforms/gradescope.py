@@ -5,6 +5,7 @@ https://gradescope-autograders.readthedocs.io/en/latest/specs/
 
 from refgf.course.lesson import LessonFiles
 from refgf.course.platforms.scripts import launcher, run, setup
+from refgf.oracle.grade.sandbox import FILE_S
 
 AUTOGRADER = "refgf.course.autograder.gradescope"
 ZIP = "autograder.zip"
@@ -26,8 +27,8 @@ def install(lesson: LessonFiles) -> str:
    newer. The build of the image installs Python 3.11 and NumPy where they are missing.
 3. Under *Test Autograder* submit `instructor/answers_{lesson.number}.py`, then
    `starter/{lesson.number}.py`. Wanted: the points of the table below.
-4. Set the time limit to 10 minutes: a right file takes seconds, one that hangs in every function
-   takes minutes.
+4. Set the time limit to 10 minutes, for slow containers: a file that hangs in every function takes
+   {FILE_S:g} s and the start of its processes.
 5. Students download `starter/` and submit `{lesson.number}.py`.
 
 A test is one part of an exercise, such as *values* or *bytes*. All tests are visible.

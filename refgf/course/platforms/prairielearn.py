@@ -19,7 +19,7 @@ ZIP = ""
 BUNDLE = "tests/autograder/"
 
 IMAGE = "eliotwrobson/grader-python-pytest:latest"
-MOST_SECONDS = 600  # PrairieLearn's limit for a job; only a file that hangs needs minutes
+MOST_SECONDS = 600  # PrairieLearn's limit for a job, for slow containers
 
 QUESTION = """<pl-question-panel>
   <p>Fill in the functions of <code>{name}</code>. Exercise 1 is done, as an example.</p>

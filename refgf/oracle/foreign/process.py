@@ -34,7 +34,7 @@ except ImportError:  # Windows
 PRINTED = 4096  # bytes kept of what is printed between two questions
 LARGEST_ANSWER = 1 << 31
 START_S = 60.0  # for Python and the wall
-EXIT_S = 10.0  # from the end of its connection to its own end
+EXIT_S = 1.0  # at least, from the end of its connection to its own end
 
 
 class TooLate(Exception):
@@ -130,6 +130,11 @@ class Process:
 
     def begin(self, limit_s: float) -> bytes:
         """The first answer, after the import of what it runs. limit_s: of the import."""
+        self.start()
+        return self.ask(b"", limit_s)
+
+    def start(self) -> None:
+        """Wait for Python and the wall; the foreign code is not imported yet."""
         server = self.server
         settings = {"wall": server.wall, "modules": server.modules, "server": server.name}
         settings |= {"arguments": server.arguments, **view.import_order(server.modules is None)}
@@ -141,7 +146,6 @@ class Process:
                 f"wanted {sys.executable} with NumPy; next: python -m refgf.doctor"
             ) from error
         server.still_open |= set(json.loads(still_open))
-        return self.ask(b"", limit_s)
 
     def ask(self, question: bytes, limit_s: float) -> bytes:
         """The answer. Raises TooLate, Ended or Forged; then nothing but `close` is left to do."""
@@ -172,7 +176,7 @@ class Process:
                     continue
                 more = self.socket.recv(min(1 << 20, wanted - len(found)))
                 if not more:
-                    raise Ended(self._code())
+                    raise Ended(self._code(stop_s))
                 found += more
                 if len(found) == wanted == HEAD.size:
                     length, returned = HEAD.unpack(found)
@@ -180,7 +184,7 @@ class Process:
                         raise Forged
                     wanted += length
         except OSError:
-            raise Ended(self._code()) from None
+            raise Ended(self._code(stop_s)) from None
         finally:
             self._read_output()
             self.printed = self._output.decode(errors="backslashreplace")
@@ -194,9 +198,9 @@ class Process:
             if not more and self.process.stdout in self._readable:  # it has closed its end
                 self._readable.remove(self.process.stdout)
 
-    def _code(self) -> int | None:
+    def _code(self, stop_s: float) -> int | None:
         try:
-            code = self.process.wait(EXIT_S)
+            code = self.process.wait(max(EXIT_S, stop_s - time.monotonic()))
         except subprocess.TimeoutExpired:
             return None
         self.process.end()  # at once: now its number is free

@@ -21,7 +21,7 @@ from refgf.oracle.foreign.process import Ended, Forged, Process, TooLate
 from refgf.oracle.foreign.report import in_one_line
 from refgf.oracle.grade.encoding import decoded, encoded
 
-RUN_S = 5.0  # for a call on all ranks
+SECONDS = 5.0  # for a call, on all ranks too
 SENTENCE = 600  # characters of what a process says of itself
 MESSAGES, BYTES = 10_000, 1 << 24  # of a rank in a call
 CALLS = {True: ("Send", "Isend", "Sendrecv"), False: ("Recv", "Irecv", "Sendrecv")}
@@ -48,7 +48,11 @@ class Outcome:
     late: bool = False
 
 
-def outcome(xs: list[np.ndarray], on_rank: Callable[[ranks.Comm, np.ndarray], Any]) -> Outcome:
+def outcome(
+    xs: list[np.ndarray],
+    on_rank: Callable[[ranks.Comm, np.ndarray], Any],
+    limit_s: float = SECONDS,
+) -> Outcome:
     """on_rank: -> what the function returned; Failed."""
     returned, failures = {}, {}
 
@@ -60,7 +64,7 @@ def outcome(xs: list[np.ndarray], on_rank: Callable[[ranks.Comm, np.ndarray], An
             failures[comm.rank] = f"rank {comm.rank} {error}" if own else str(error)
             raise
 
-    comms, failure = ranks.run(xs, body, RUN_S, prints=False)
+    comms, failure = ranks.run(xs, body, limit_s, prints=False)
     result = returned.get(0)
     return Outcome(
         failures[min(failures)] if failures else failure or "",
@@ -72,7 +76,9 @@ def outcome(xs: list[np.ndarray], on_rank: Callable[[ranks.Comm, np.ndarray], An
     )
 
 
-def relayed(processes: list[Process], name: str, printed: dict[int, list[str]]) -> Callable:
+def relayed(
+    processes: list[Process], name: str, printed: dict[int, list[str]], limit_s: float
+) -> Callable:
     """The body of each rank, whose function runs in a process.
 
     printed: gets what the file prints on each rank in the first run.
@@ -84,7 +90,7 @@ def relayed(processes: list[Process], name: str, printed: dict[int, list[str]]) 
         answer = {"collective": name, "x": encoded(x), "rank": comm.rank, "size": comm.size}
         try:
             while True:
-                found = json.loads(process.ask(json.dumps(answer).encode(), RUN_S + 1.0))
+                found = json.loads(process.ask(json.dumps(answer).encode(), limit_s))
                 lines += [process.printed] * (len(lines) < MESSAGES)
                 if "x" in found or "error" in found:
                     break
@@ -102,7 +108,7 @@ def relayed(processes: list[Process], name: str, printed: dict[int, list[str]]) 
             require((result.shape, result.dtype) == (x.shape, x.dtype))
             x[...] = result
         except TooLate:
-            raise Failed(f"did not end within {RUN_S:g} s") from None
+            raise Failed(f"did not end within {limit_s:g} s") from None
         except Ended as ended:
             raise Failed(how_it_ended(ended.code)) from None
         except (Forged, *MALFORMED):

@@ -26,7 +26,7 @@ from refgf.oracle.grade.difference import difference, plain
 from refgf.oracle.grade.encoding import decoded, encoded
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
 from refgf.oracle.grade.messages import mark_collective
-from refgf.oracle.grade.sandbox import LARGEST_FILE, Sandbox
+from refgf.oracle.grade.sandbox import LARGEST_FILE, NO_TIME, Sandbox
 from refgf.oracle.grade.shown import (
     call,
     chosen_output,
@@ -211,7 +211,7 @@ def name_the_first(marks: list[Mark], source: bytes) -> None:
         callers = [m for m in lost if m is not mark and mark.name in uses.get(m.name, ())]
         for caller in callers:
             part = next(part for part in caller.parts if part.sentence not in ("", NOT_JUDGED))
-            if part.sentence.startswith("cannot be imported"):  # no function's fault
+            if part.sentence.startswith(("cannot be imported", NO_TIME)):  # no function's fault
                 return
             part.sentence = f"it calls {mark.name}, so mend that first; {part.sentence}"
         if callers:
@@ -283,7 +283,7 @@ def source(seed: int, part: Part) -> np.random.Generator:
 
 def fatal(sentence: str) -> bool:
     """Does it end the whole exercise? What hangs or crashes is not started again."""
-    starts = ("did not end", "ended its", "its process", "wrote into", "ran out", "closed")
+    starts = ("did not end", NO_TIME, "ended its", "its process", "wrote into", "ran out", "closed")
     return sentence.startswith((*BEFORE_A_CALL, *starts)) or "may not" in sentence
 
 

@@ -13,6 +13,7 @@ COLUMNS = 100
 UNJUDGED = {  # what a sentence on an exercise says, and in a word why nothing of it was judged
     "cannot be imported": "no import",
     "did not end": "hung",
+    "no time left": "no time",
     "submission: got": "no file",
     "could not be read": "unreadable",
     "could not be judged": "not judged",

@@ -7,14 +7,18 @@
 A process never learns what was wanted, so it cannot write its own marks. Hidden cases go to another
 process than public ones, and `fresh` starts new ones for the next exercise, so that nothing which
 the file has seen can reach a sentence that students read. One that ends or takes too long is ended
-with all its children; a file whose import takes too long is not imported again.
+with all its children; a file whose import takes too long is not imported again. All imports and
+calls of a file share FILE_S; each gets half of what is left, so that others still get some.
 """
 
 import base64
+import contextlib
 import itertools
 import json
 import os
 import sys
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,6 +32,7 @@ from refgf.oracle.foreign.untrusted import read_bytes
 from refgf.oracle.grade import encoding, student_process
 from refgf.oracle.grade.collective import (
     MALFORMED,
+    SECONDS,
     SENTENCE,
     Outcome,
     how_it_ended,
@@ -36,10 +41,14 @@ from refgf.oracle.grade.collective import (
 )
 from refgf.oracle.grade.encoding import decoded
 
-SECONDS, START_S = 8.0, 15.0  # for a request; for importing the file
+FILE_S = 12.0  # for all imports and calls of a file
 BYTES = 2 << 30
 LARGEST_FILE = 1 << 18  # the judge parses it: up to 900 bytes of memory for each of its own
 MOST = 8  # files at once: a container may have fewer processors than it says
+NO_TIME = (
+    f"no time left: a file has {FILE_S:g} s for all its imports and calls, and each gets at most "
+    "half of what is left; next: mend an endless loop, or make what is slow faster"
+)
 FORGED = {"error": "wrote into the connection of its judge"}
 
 
@@ -69,7 +78,8 @@ class Sandbox:
             errors=False,
             largest=encoding.LONGEST,
         )
-        self.seconds, self.endless = seconds, False  # endless: its import did not end
+        self.seconds, self.left_s = seconds, FILE_S
+        self.endless = ""  # why its import is not tried again
         # of public and of hidden cases, of each rank
         self.processes: dict[tuple[bool, int], Process] = {}
         self.printed = ""
@@ -84,12 +94,14 @@ class Sandbox:
         """The answer of a process, or {"error": why there is none}."""
         self.printed = ""
         if not self._started(hidden, 1):
-            return {"error": endless()}
+            return {"error": self.endless}
         process = self.processes[hidden, 0]
         try:
-            answer = checked(process.ask(json.dumps(request).encode(), self.seconds))
+            with self._limited() as limit_s:
+                found = process.ask(json.dumps(request).encode(), limit_s)
+            answer = checked(found)
         except TooLate:
-            answer = {"error": f"did not end within {self.seconds:g} s"}
+            answer = {"error": self._late(limit_s)}
         except Ended as ended:
             answer = {"error": how_it_ended(ended.code)}
         except Forged:
@@ -114,9 +126,12 @@ class Sandbox:
         """What p ranks have in the end, each in a process of its own."""
         self.printed, printed = "", {}
         if not self._started(hidden, len(xs)):
-            return Outcome(endless())
+            return Outcome(self.endless)
         processes = [self.processes[hidden, rank] for rank in range(len(xs))]
-        found = outcome(xs, relayed(processes, name, printed))
+        with self._limited() as limit_s:
+            found = outcome(xs, relayed(processes, name, printed, limit_s), limit_s)
+        if found.error == f"did not end within {limit_s:g} s":
+            found.error = self._late(limit_s)
         self.printed = "".join(itertools.chain(*(printed[rank] for rank in sorted(printed))))
         if found.error:
             self.fresh()
@@ -135,20 +150,33 @@ class Sandbox:
         missing = [(hidden, r) for r in range(p) if (hidden, r) not in self.processes]
         if not self.endless and missing:
             self.processes |= {key: Process(self.server) for key in missing}
+            started = [self.processes[key] for key in missing]
             with ThreadPoolExecutor(p) as pool:
-                imported = pool.map(begun, [self.processes[key] for key in missing])
-                self.endless = not all(list(imported))
+                list(pool.map(Process.start, started))
+                with self._limited() as limit_s:
+                    ended = list(pool.map(imported, started, itertools.repeat(limit_s)))
+            if not all(ended):
+                late = self._late(limit_s)
+                self.endless = late if late == NO_TIME else f"cannot be imported: it {late}"
         return not self.endless
 
+    @contextlib.contextmanager
+    def _limited(self) -> Iterator[float]:
+        """The seconds for a call or an import; what it takes is taken from what is left."""
+        start_s = time.monotonic()
+        try:
+            yield min(self.seconds, self.left_s / 2)
+        finally:
+            self.left_s = max(0.0, self.left_s - (time.monotonic() - start_s))
 
-def endless() -> str:
-    return f"cannot be imported: it did not end within {START_S:g} s"
+    def _late(self, limit_s: float) -> str:
+        return NO_TIME if limit_s < self.seconds else f"did not end within {limit_s:g} s"
 
 
-def begun(process: Process) -> bool:
+def imported(process: Process, limit_s: float) -> bool:
     """Has the import of the file ended, in whatever way?"""
     try:
-        process.begin(START_S)
+        process.ask(b"", limit_s)
     except TooLate:
         return False
     except (Ended, Forged):

@@ -13,13 +13,14 @@ import numpy as np
 
 from refgf.oracle.foreign.report import in_one_line
 from refgf.oracle.grade.difference import difference, number, plain
+from refgf.oracle.grade.sandbox import NO_TIME
 
 LONGEST = 110  # characters of one value
 LINES, COLUMNS = 12, 80  # of what a call prints
 KEPT = (12, 6, 3, 2)  # numbers of each row, as many as fit
 STARTS = ("absent", "cannot be imported", "not written yet", "did not end", "its process ended")
 STARTS += ("ended its process", "wrote into the connection of its judge", "ran out of memory")
-STARTS += ("closed the connection to its judge", "called sys.exit", "deadlock")
+STARTS += ("closed the connection to its judge", "called sys.exit", "deadlock", NO_TIME)
 
 
 def failure(name: str, arguments: tuple, got: Any, wanted: Any, relative: float) -> str:

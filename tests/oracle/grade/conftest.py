@@ -9,5 +9,5 @@ from refgf.oracle.grade import marking, sandbox
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """A request ends after 3 s, not 8."""
+    """A request ends after 3 s, not 5."""
     monkeypatch.setattr(marking, "Sandbox", partial(sandbox.Sandbox, seconds=3.0))

@@ -106,8 +106,8 @@ def test_attacks_cost_their_exercises(tmp_path, lesson):
         assert mark.points == points and sentence in mark.parts[0].sentence, mark
 
 
-def test_an_endless_import_is_waited_for_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(sandbox, "START_S", 3.0)
+@pytest.mark.usefixtures("impatient")
+def test_an_endless_import_is_waited_for_once(tmp_path):
     marks = graded(tmp_path, "", before="while True: print('y')\n")
     assert not any(mark.points for mark in marks.values())
     for mark in marks.values():
