@@ -36,11 +36,16 @@ FORCED = (
 
 
 def algorithms_of(table: Table) -> tuple[str, str]:
-    """NCCL's algorithm for the shortest and for the longest messages, by the log; "" unknown."""
-    text, sizes = table.before + table.after, {row["size"][0] for row in table.rows}
+    """NCCL's algorithm for the shortest and for the longest messages; "": unknown.
+
+    It stands in a column (rccl-tests -M), or in the log.
+    """
+    logged = [(row["size"][0], row["algo"][0]) for row in table.rows if "algo" in row]
+    logged = logged or re.findall(LOGGED, table.before + table.after)
+    sizes = {row["size"][0] for row in table.rows}
     logged = [
         (int(nbytes), ALGORITHMS.get(algorithm, algorithm).lower())
-        for nbytes, algorithm in re.findall(LOGGED, text)
+        for nbytes, algorithm in logged
         if nbytes in sizes and int(nbytes) >= AVOIDED
     ]
     if logged:

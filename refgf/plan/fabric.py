@@ -355,7 +355,7 @@ def of_text(measured: measurements.Measured) -> Fabric:
         found = replace(found, nccl_times=asked, nccl_off=off)
     found = replace(found, alpha_known=measured.alpha_known, doubles="alpha" in measured.slower)
     if lines:
-        found = replace(found, sizes=tuple(nbytes for nbytes, _ in measured.times))
+        found = replace(found, sizes=tuple(n for n, _ in (*measured.short, *measured.times)))
     ranges = {
         name: (low, min(MOST, high * measured.slower.get(name, 1.0)))
         for name, (low, high) in ranges.items()

@@ -309,9 +309,18 @@ def test_the_algorithms_of_a_log_narrow_what_two_hosts_widen(tmp_path, short, lo
     assert any("summed through tree" in note for note in found.notes) == (short == "0")
 
 
-def test_names_of_algorithms_are_read_as_their_numbers(tmp_path):
-    same = [load(tmp_path, logged(*names)) for names in (("TREE", "RING"), ("0", "1"))]
-    assert same[0].ranges == same[1].ranges and same[0].notes == same[1].notes
+def test_algorithms_by_name_by_number_and_in_a_column_are_the_same(tmp_path):
+    """The column is that of rccl-tests -M."""
+    found = []
+    for line in (RECORDED / "nccl_tree_2x8_p4d_like.txt").read_text().splitlines():
+        words = line.split()
+        more = "algo proto nchannels" if "busbw" in words else ""
+        if len(words) > 9 and words[0].isdigit():
+            more = "TREE LL 64" if int(words[0]) < 1 << 20 else "RING SIMPLE 64"
+        found.append(f"{line} {more}")
+    texts = logged("TREE", "RING"), logged("0", "1"), "\n".join(found)
+    first, *others = (load(tmp_path, text) for text in texts)
+    assert all(each.ranges == first.ranges and each.notes == first.notes for each in others)
 
 
 @pytest.mark.parametrize("said, factor", [("", 15 / 4), ("Ring", 1), ("Tree", 15 / 4)])

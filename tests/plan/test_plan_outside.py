@@ -153,11 +153,23 @@ def test_a_gap_between_measured_sizes_is_wide_and_named(tmp_path):
     assert not one_call(network, 16, 8, 1 << 22).gaps  # this size is measured
 
 
-def test_sizes_that_double_or_quadruple_have_no_gap(tmp_path):
+def test_sizes_that_double_have_no_gap_and_those_that_quadruple_have(tmp_path):
     for step in (1, 2):
         network = text_of(tmp_path / f"{step}.txt", grown(1 << bit for bit in range(10, 27, step)))
         asked = one_call(network, 16, 8, (1 << 19) + 4)
-        assert not asked.gaps and "sizes" not in ranges(asked)
+        assert bool(asked.gaps) == ("sizes" in ranges(asked)) == (step == 2)
+
+
+def test_each_second_row_of_a_text_that_is_left_out_is_held_or_warned_of(tmp_path):
+    """Short calls, too. In this text 128 KiB take four times as long as 64 KiB."""
+    lines, times = rows(TWO)
+    left_out = sorted(times)[1::2]
+    kept = [at for at in lines if at.startswith("#") or int(at.split()[0]) not in left_out]
+    (tmp_path / "half.txt").write_text("\n".join(kept))
+    network = fabric.load(str(tmp_path / "half.txt"), Stated(8, 2))
+    asked = [one_call(network, 8, 4, nbytes) for nbytes in left_out[:-1]]
+    assert all(report.outside(each).startswith("WARNING: No size between") for each in asked)
+    assert sum(held(each, times[n]) for each, n in zip(asked, left_out)) >= len(asked) - 2
 
 
 def test_a_slow_first_row_is_no_floor_of_longer_calls(tmp_path):
