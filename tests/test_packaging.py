@@ -106,3 +106,30 @@ def test_a_folder_that_an_older_version_left_behind_is_no_package(tmp_path, monk
     monkeypatch.setattr(closure, "ROOT", tmp_path)
     files, libraries = closure.closure(["refgf.moved"])
     assert set(files) == {"refgf/__init__.py", "refgf/moved.py"} and not libraries
+
+
+DEPTHS = """
+def f(x):
+    match x:
+        case 1:
+            import a
+    try:
+        import b
+    except KeyError:
+        import c
+    else:
+        from d.e import g
+    finally:
+        with x:
+            import h
+    if x:
+        pass
+    else:
+        async def k():
+            while x:
+                import j
+"""
+
+
+def test_imports_at_any_depth_are_found():
+    assert sorted(closure.imported(DEPTHS)) == ["a", "b", "c", "d.e", "h", "j"]

@@ -46,15 +46,26 @@ def module_file(name: str) -> Path:
     return package if package.is_file() else path.with_suffix(".py")
 
 
-def imported(text: str) -> Iterator[str]:
+@functools.cache  # most of a build's time
+def imported(text: str) -> list[str]:
     """The modules that a file imports."""
-    for node in ast.walk(ast.parse(text)):
+    found = []
+    for node in statements(text):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            yield node.module
-            names = (f"{node.module}.{alias.name}" for alias in node.names)
-            yield from (name for name in names if module_file(name).is_file())
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [node.module, *(name for name in names if module_file(name).is_file())]
+    return found
+
+
+def statements(text: str) -> Iterator[ast.AST]:
+    """Those of a file, at any depth; expressions, which are most of it, import nothing."""
+    pending: list[ast.AST] = [ast.parse(text)]
+    while pending:
+        yield (node := pending.pop())
+        for inner in ("body", "orelse", "finalbody", "handlers", "cases"):
+            pending += getattr(node, inner, ())
 
 
 def parents(name: str) -> list[str]:
