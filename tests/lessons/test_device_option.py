@@ -171,7 +171,7 @@ def test_a_lesson_on_device_arrays(cupy, tmp_path, monkeypatch, capsys, lesson):
         return loss(network, *arguments)
 
     monkeypatch.setattr(Network, "loss", watched)
-    arguments = ["--quick", "--threads", 3, "--device", "gpu", "--output", tmp_path]
+    arguments = ["--quick", "-v", "--threads", 3, "--device", "gpu", "--output", tmp_path]
     start(lesson, monkeypatch, *arguments)
     plt.close("all")
     assert used <= {("cupy", "float" + bits) for bits in ("16", "32", "64")} | {JUDGE}

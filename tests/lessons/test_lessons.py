@@ -98,7 +98,7 @@ def test_lesson_trains_resnet50(lesson, tmp_path):
     "lesson", [f for f in LESSONS if f.stem[:2] in ("01", "07", "10")], ids=lambda f: f.stem
 )
 def test_lesson_runs_on_8_ranks_and_a_stated_link(lesson, tmp_path):
-    """On 4 threads: tests/approval."""
+    """On 3 threads: test_device_option.py."""
     output = check(lesson, 8, tmp_path, "-v", "--link", "1gbit,50us")
     assert "[waits like a link of 1gbit,50us: not a network]" in output  # above each table
     assert (

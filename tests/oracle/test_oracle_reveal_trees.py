@@ -58,7 +58,7 @@ def test_the_tree_of_every_element_is_that_of_the_schedule(name, p):
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("p", [2, 3, 5, 7, 8, 9, 12])
 def test_the_tree_of_every_element_for_all_ranks_and_sizes(name, p):
-    for n in (1, p - 1, p + 1, 1000, 100_000):
+    for n in (1, p - 1, p + 1, 1000, 10_000):
         runs, reduce = replayed(ALGORITHMS[name](p), p, n)
         assert one(reduce, p, n, repeats=1).runs == runs, n
 

@@ -239,7 +239,7 @@ def damaged(data, rng):
 
 COUNTS = [
     pytest.param(100, id="100"),
-    pytest.param(500, id="500", marks=pytest.mark.long),
+    pytest.param(300, id="300", marks=pytest.mark.long),
 ]
 
 

@@ -23,7 +23,7 @@ FLAT = {
     "halving-doubling": (doubling.halving_doubling, collectives.halving_doubling_s),
 }
 LONG = {"halving-doubling": pytest.mark.long}
-RING_STEPS = 16  # of the p - 1 steps of each phase
+RING_STEPS = 4  # of the p - 1 steps of each phase
 
 
 def on_all_ranks(algorithm):
