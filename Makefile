@@ -141,8 +141,8 @@ LONG_IN_PAIRS := tests/approval tests/course tests/engine tests/gpu tests/oracle
 test-long: setup $(VENV)/.ready-mutation
 	exec $(PY) -m pytest -m long $(PAIR) --dist worksteal $(LONG_IN_PAIRS)
 	exec $(PY) -m pytest -m long $(addprefix --ignore=,$(LONG_IN_PAIRS))
-	exec $(PY) tests/mutation.py --sample 12 --minutes 3
-	exec $(PY) tests/attack/run.py --minutes 2 --seed 22
+	exec $(PY) tests/mutation.py --sample 6 --minutes 1
+	exec $(PY) tests/attack/run.py --minutes 1 --seed 22
 	exec $(MPIEXEC) -n 2 $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long"
 	for p in 1 4 7; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x \
 	  tests/comm tests/engine tests/papers/jia || exit 1; done

@@ -45,12 +45,12 @@ FEW = (  # of right loops with state, one of each kind
 )
 
 
-@pytest.fixture(scope="module", params=[2, 3])
-def running(request):
+@pytest.fixture(scope="module")
+def running():
     pytest.importorskip("torch", reason="PyTorch is an extra")
     from refgf.oracle.step.ranks import Ranks
 
-    with Ranks(request.param, 120.0) as ranks:
+    with Ranks(3, 120.0) as ranks:
         yield ranks
 
 

@@ -2,7 +2,7 @@
 
     python tests/attack/run.py                        600 cases of all classes
     python tests/attack/run.py --minutes 5            as many of them as 5 minutes allow
-    ... --minutes 3 --seed 22                         what make test-long runs: the same each time
+    ... --minutes 1 --seed 22                         what make test-long runs: the same each time
     python tests/attack/run.py --class damage --seed 7 --number 12      one of them again
 
     signals    a rank, the launcher or its proxy gets a signal; some runs are resumed: same bits?

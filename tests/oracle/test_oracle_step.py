@@ -51,7 +51,7 @@ def require_named(name, running):
 
 @pytest.mark.parametrize("name", FEW)
 def test_mistakes_are_named(name, two):
-    """All of them on two and three ranks: tests/approval."""
+    """All of them on three ranks: tests/approval."""
     require_named(name, two)
 
 
