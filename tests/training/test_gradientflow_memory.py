@@ -84,19 +84,29 @@ def allowed(algorithm, percent, form="dgc"):
     return pools + residual + 4 * n + 4 * n * percent // 100 + 2 * scratch
 
 
-@pytest.fixture
-def short_blocks(monkeypatch):
+@pytest.fixture(scope="module")
+def short_blocks():
     """Or the few blocks of scratch, of fixed size, would weigh as much as these small pools."""
-    monkeypatch.setattr(blocks, "BLOCK_ELEMENTS_CPU", BLOCK)
-    monkeypatch.setattr(half, "BLOCK_ELEMENTS", BLOCK)
-    peaks(3, **STACK)  # what a dense and a sparse step set up once is counted here
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "BLOCK_ELEMENTS_CPU", BLOCK)
+        patch.setattr(half, "BLOCK_ELEMENTS", BLOCK)
+        peaks(3, **STACK)  # what a dense and a sparse step set up once is counted here
+        yield
 
 
-@pytest.mark.parametrize(
-    "parts", [{}, {"overlap": True, "theta_bytes": 50_000}], ids=["one call", "lazy, overlapped"]
+ONE_CALL, LAZY = {}, {"overlap": True, "theta_bytes": 50_000}
+
+
+@pytest.mark.parametrize(  # any two choices meet
+    "algorithm, form, parts",
+    [
+        (ring_allreduce, "dgc", ONE_CALL),
+        (ring_allreduce, "history", LAZY),
+        (direct_allreduce, "dgc", LAZY),
+        (direct_allreduce, "history", ONE_CALL),
+    ],
+    ids=["ring", "ring, overlapped", "direct, overlapped", "direct"],
 )
-@pytest.mark.parametrize("form", ["dgc", "history"])
-@pytest.mark.parametrize("algorithm", [ring_allreduce, direct_allreduce], ids=["ring", "direct"])
 @pytest.mark.long
 def test_memory(short_blocks, algorithm, form, parts):
     """A dense step, then sparse ones; 5 % for blocks, norms and Python. The bound is tight.

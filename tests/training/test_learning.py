@@ -12,10 +12,9 @@ SCRIPT = Path(__file__).parents[1] / "support" / "learn_digits.py"
 
 @needs_mpiexec
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [1, 2])
-def test_digits_are_learned_in_three_minutes(seed):
+def test_digits_are_learned_in_three_minutes():
     """At least 97 % of 359 held-out digits: 4 mistakes more than seeds 1 to 5, 98.1 to 99.2 %."""
-    job = run_job(8, [str(SCRIPT), str(seed)], timeout=240)
+    job = run_job(8, [str(SCRIPT), "1"], timeout=240)
     assert job.code == 0, job.text[-3000:]
     accuracies = json.loads(job.stdout)
     assert accuracies[-1] >= 0.97 and job.seconds < 180, (accuracies, job.seconds)
