@@ -20,6 +20,7 @@ from refgf.oracle.foreign import ranks
 from refgf.oracle.foreign.process import Ended, Forged, Process, TooLate
 from refgf.oracle.foreign.report import in_one_line
 from refgf.oracle.grade.encoding import decoded, encoded
+from refgf.oracle.grade.student_process import sentence
 
 SECONDS = 5.0  # for a call, on all ranks too
 SENTENCE = 600  # characters of what a process says of itself
@@ -74,6 +75,20 @@ def outcome(
         result if isinstance(result, np.ndarray) else None,
         any(comm.late for comm in comms),
     )
+
+
+def played(xs: list[np.ndarray], function: Callable[[ranks.Comm, np.ndarray], Any]) -> Outcome:
+    """What p ranks have in the end of a function of ours, in this process."""
+
+    def on_rank(comm: ranks.Comm, x: np.ndarray) -> Any:
+        try:
+            return function(comm, x)
+        except ranks.AllRanksBlocked:
+            raise
+        except BaseException as error:  # noqa: BLE001
+            raise Failed(sentence(error, "")) from error
+
+    return outcome(xs, on_rank)
 
 
 def relayed(

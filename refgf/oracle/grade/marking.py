@@ -33,8 +33,10 @@ from refgf.oracle.grade.shown import (
     failure,
     hidden_call,
     size,
+    without_line,
     without_text,
 )
+from refgf.oracle.grade.student_process import sentence as raised
 from refgf.oracle.spec.change import changed, chosen
 from refgf.oracle.spec.exercise import (
     EXERCISES,
@@ -66,17 +68,18 @@ class GradedCall:
 
 @dataclass(frozen=True)
 class CallResult:
-    """A call and its result."""
+    """A call and its result. error: why there is none."""
 
     case: GradedCall
     result: Any
     wanted: Any
     wrong: bool
+    error: str = ""
 
 
 @dataclass
 class Answers:
-    """Of a part's calls: what is said of the last one if it raised, and of changed arguments."""
+    """Of a part's calls: what is said of one that ends the exercise, and of changed arguments."""
 
     results: list[CallResult]
     error: str = ""
@@ -248,7 +251,7 @@ def mark_function(sandbox: Sandbox, exercise: Exercise, seeds: list[int]) -> Mar
     found, calls, parts_asked = Mark(exercise.name), [], []
     for part in exercise.parts:
         parts_asked.append(answers(sandbox, exercise, part, cases_of(part, seeds), calls))
-        if fatal(parts_asked[-1].error):
+        if parts_asked[-1].error:
             found = no_points(exercise, parts_asked[-1].error)
             break
     else:
@@ -290,7 +293,7 @@ def fatal(sentence: str) -> bool:
 def answers(
     sandbox: Sandbox, exercise: Exercise, part: Part, cases: list[GradedCall], calls: list
 ) -> Answers:
-    """The results of a part's cases, up to the first call that raised.
+    """The results of a part's cases, up to a call that ends the exercise.
 
     calls: gets (call, is it wrong, what it printed) of each case.
     """
@@ -299,14 +302,14 @@ def answers(
         request = {"call": exercise.name, "arguments": encoded(list(case.arguments))}
         answer = sandbox.ask(request, case.hidden)
         calls.append([call(exercise.name, case.arguments), "error" in answer, sandbox.printed])
-        if "error" in answer:
-            if fatal(answer["error"]) or not found.wrong:
-                found.error = error_sentence(exercise.name, case, answer["error"])
+        wanted, error = plain(exercise.wanted(case.arguments)), answer.get("error", "")
+        if fatal(error):
+            found.error = error_sentence(exercise.name, case, error)
             break
-        result, wanted = decoded(answer["result"]), plain(exercise.wanted(case.arguments))
-        wrong = bool(difference(result, wanted, exercise.relative))
+        result = None if error else decoded(answer["result"])
+        wrong = bool(error or difference(result, wanted, exercise.relative))
         calls[-1][1] = wrong
-        found.results.append(CallResult(case, result, wanted, wrong))
+        found.results.append(CallResult(case, result, wanted, wrong, error))
         if not wrong and part.keeps and answer.get("changed") and not found.changes:
             where = (hidden_call if case.hidden else call)(exercise.name, case.arguments)
             found.changes = f"it changes its arguments in place; wanted new arrays, for {where}"
@@ -317,9 +320,12 @@ def first_failure(
     sandbox: Sandbox, exercise: Exercise, asked: Answers, named: str, several: bool
 ) -> str:
     """A sentence on the first wrong case, "" if all are right. named: the file's mistake."""
-    if asked.error or not asked.wrong:
-        return asked.error or asked.changes
+    if not asked.wrong:
+        return asked.changes
     first = asked.wrong[0]
+    if first.error:
+        said = error_sentence(exercise.name, first.case, first.error)
+        return f"{named}; {said}" if named else said
     if first.case.hidden:
         where = hidden_call(exercise.name, first.case.arguments)
         return f"{named or 'wrong'}, for {where}"
@@ -363,10 +369,10 @@ def typical(mistakes: list[TypicalMistake], results: list[CallResult], relative:
 
 
 def gives(mistake: TypicalMistake, made: CallResult, relative: float) -> bool:
-    """Is the result of a file that of the mistake?"""
+    """Is the result of a file, or what it raised, that of the mistake?"""
     try:
         with np.errstate(all="ignore"):
             mine = plain(returned(mistake.function, made.case.arguments))
-    except Exception:  # noqa: BLE001  a mistake may fail for some arguments
-        return False
-    return not difference(made.result, mine, relative)
+    except Exception as error:  # noqa: BLE001  a mistake may fail for some arguments
+        return raised(error, "") == without_line(made.error)
+    return not made.error and not difference(made.result, mine, relative)

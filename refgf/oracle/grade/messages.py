@@ -1,14 +1,16 @@
 """Marks for functions that communicate: values, bits, schedule, messages, bytes, each apart."""
 
+import re
+
 import numpy as np
 
 from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
 from refgf.oracle.foreign import ranks
-from refgf.oracle.grade.collective import Outcome
+from refgf.oracle.grade.collective import Outcome, played
 from refgf.oracle.grade.difference import apart
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
 from refgf.oracle.grade.sandbox import Sandbox
-from refgf.oracle.grade.shown import chosen_output, shortened, without_text
+from refgf.oracle.grade.shown import chosen_output, shortened, without_line, without_text
 from refgf.oracle.judge.orders import candidates
 from refgf.oracle.judge.words import span
 from refgf.oracle.spec.exercise import PUBLIC_SEED, Collective, TypicalMistake, copied
@@ -26,34 +28,41 @@ def mark_collective(sandbox: Sandbox, exercise: Collective, seeds: list[int]) ->
     for seed in seeds:
         sandbox.fresh()  # a process for each rank: those of public cases need not wait
         hidden = seed != PUBLIC_SEED
-        for p, n in exercise.shapes:
+        for number, (p, n) in enumerate(exercise.shapes):
             where = f"for p = {p}, n = {n}" + " of the teacher's seed" * hidden
-            random = np.random.default_rng([seed, p, n])
-            xs = [random.standard_normal(n).astype(np.float32) for _ in range(p)]
+            xs = drawn(seed, p, n)
             found = sandbox.collective(exercise.name, copied(xs), hidden)
-            results, sends = found.xs, found.sends
             call = f"{exercise.name}, p = {p}, n = {n}"
             calls.append([call, bool(found.error), sandbox.printed])
             if found.error:
                 error = without_text(found.error) if hidden else found.error
-                sends = () if hidden else sends  # numbers could tell its case
+                sends = () if hidden else found.sends  # numbers could tell its case
                 wrong = wrong_message(exercise, sends, n, p)
                 error += f"; its first wrong message: {wrong}" * bool(wrong)
                 lost = {what: failure or NOT_JUDGED for what, failure in failures.items()}
                 first = next(iter(lost))
                 lost[first] = failures[first] or f"{error}, {where}"
+                runs.append((xs, found))
+                left = [drawn(seed, *shape) for shape in exercise.shapes[number + 1 :]]
+                if not late and (named := explained(sandbox, exercise, runs, left, hidden)):
+                    lost[first] = f"{named}: {lost[first]}"
                 return _collective_mark(exercise, lost, seeds, calls)
-            runs.append((xs, results, sends))
+            runs.append((xs, found))
             late |= found.late
             for what, failure in judged(exercise, xs, found).items():
                 calls[-1][1] |= bool(failure)
                 if failure and what in failures and not failures[what]:
                     failures[what] = f"{'wrong' if hidden else failure}, {where}"
-    named = typical_collective(exercise, runs) if any(failures.values()) and not late else ""
-    if named:
-        first = next(what for what, failure in failures.items() if failure)
-        failures[first] = f"{named}: {failures[first]}"
+    first = next((what for what, failure in failures.items() if failure), "")
+    if first and not late and (named := typical_collective(exercise, runs)):
+        failures[first] = f"{named[0].sentence}: {failures[first]}"
     return _collective_mark(exercise, failures, seeds, calls)
+
+
+def drawn(seed: int, p: int, n: int) -> list[np.ndarray]:
+    """The x of each rank."""
+    random = np.random.default_rng([seed, p, n])
+    return [random.standard_normal(n).astype(np.float32) for _ in range(p)]
 
 
 def _collective_mark(
@@ -172,20 +181,42 @@ def wrong_message(exercise: Collective, sends, n: int, p: int) -> str:
     return ""
 
 
-def typical_collective(exercise: Collective, runs: list) -> str:
-    """The sentence of the mistake that gives the same results and messages in all runs."""
-    for mistake in exercise.mistakes:
-        if all(_same_run(mistake, *run) for run in runs):
-            return mistake.sentence
-    return ""
+def typical_collective(exercise: Collective, runs: list) -> list[TypicalMistake]:
+    """The mistakes that give the same results, messages and errors in all runs (xs, outcome)."""
+    return [m for m in exercise.mistakes if all(_same_run(m, *run) for run in runs)]
 
 
-def _same_run(mistake: TypicalMistake, xs, results, sends) -> bool:
-    comms, failure = ranks.run(copied(xs), mistake.function, prints=False)
-    if failure:
+def explained(
+    sandbox: Sandbox, exercise: Collective, runs: list, left: list[list[np.ndarray]], hidden: bool
+) -> str:
+    """The sentence of a mistake that fails as the file does, in the last run and in what is left.
+
+    Only what raises and what deadlocks: a loop without end is not run again.
+    """
+    raised = re.match(rf"rank \d+ raised|{ranks.DEADLOCK}", runs[-1][1].error)
+    named = typical_collective(exercise, runs) if raised else []
+    for xs in left:
+        if named:
+            found = sandbox.collective(exercise.name, copied(xs), hidden)
+            named = [mistake for mistake in named if _same_run(mistake, xs, found)]
+    return named[0].sentence if named else ""
+
+
+def _same_run(mistake: TypicalMistake, xs: list[np.ndarray], found: Outcome) -> bool:
+    """After an error, the messages until then: it may stop other ranks sooner or later."""
+    mine = played(copied(xs), mistake.function)
+    if cause(mine) != cause(found):
         return False
-    same = all(_same_sends(comm.sends, mine) for comm, mine in zip(comms, sends))
-    return same and all(same_bits(c.x, r) for c, r in zip(comms, results))
+    pairs = list(zip(mine.sends, found.sends))
+    if mine.error:
+        pairs = [(a[: len(b)], b[: len(a)]) for a, b in pairs]
+    same = all(_same_sends(theirs, sent) for theirs, sent in pairs)
+    return same and (bool(mine.error) or all(map(same_bits, mine.xs, found.xs)))
+
+
+def cause(found: Outcome) -> str:
+    """Its error without ranks and numbers: which rank fails first is a matter of time."""
+    return re.sub(r"\d+", "0", without_line(found.error))
 
 
 def _same_sends(theirs: list[tuple], mine: list[tuple]) -> bool:

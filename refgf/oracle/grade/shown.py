@@ -89,6 +89,11 @@ def without_text(error: str) -> str:
     return next((start for start in STARTS if error.startswith(start)), "failed")
 
 
+def without_line(error: str) -> str:
+    """ "raised ValueError: math domain error (line 7)" without the last two words"""
+    return re.sub(r" \(line \d+\)$", "", error)
+
+
 def size(value: Any) -> tuple[int, float]:
     """(how many numbers, sum of their magnitudes): small cases are easy to follow."""
     if isinstance(value, np.ndarray):

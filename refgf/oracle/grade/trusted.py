@@ -6,11 +6,10 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
-from refgf.oracle.foreign import ranks
-from refgf.oracle.grade.collective import Failed, Outcome, outcome
+from refgf.oracle.grade.collective import Outcome, played
 from refgf.oracle.grade.mark import Mark
 from refgf.oracle.grade.marking import mark
-from refgf.oracle.grade.student_process import answer, sentence
+from refgf.oracle.grade.student_process import answer
 from refgf.oracle.spec.exercise import PUBLIC_SEED, Collective, Exercise, TypicalMistake
 
 
@@ -44,16 +43,7 @@ class Trusted:
     def collective(self, name: str, xs: list[np.ndarray], hidden: bool = False) -> Outcome:
         if not callable(getattr(self.module, name, None)):
             return Outcome(f"absent: the file has no function {name}")
-
-        def on_rank(comm: ranks.Comm, x: np.ndarray) -> np.ndarray | None:
-            try:
-                return getattr(self.of_rank(comm.rank), name)(comm, x)
-            except ranks.AllRanksBlocked:
-                raise
-            except BaseException as error:  # noqa: BLE001
-                raise Failed(sentence(error, "")) from error
-
-        return outcome(xs, on_rank)
+        return played(xs, lambda comm, x: getattr(self.of_rank(comm.rank), name)(comm, x))
 
     def of_rank(self, rank: int) -> ModuleType:
         """Functions of the project's own keep nothing between calls."""

@@ -230,15 +230,18 @@ def ring(
     adds: tuple[bool, ...] = (True, False),
     moved: int = 1,
     cut: Callable = slice_bounds,
+    to: int = 1,
+    expects: int = -1,
 ) -> None:
     """The ring of the lesson; the keywords make its typical mistakes."""
     rank, size = comm.Get_rank(), comm.Get_size()
     bounds = cut(x.size, size)
-    right, left = (rank + direction) % size, (rank - direction) % size
+    right, left = (rank + to * direction) % size, (rank - to * direction) % size
     for phase, add in enumerate(adds):
         for t in range(size - 1):
             send = (rank + direction * (phase * moved - t)) % size
-            receive = (rank + direction * (phase * moved - t - 1)) % size
+            other = expects if add else -1
+            receive = (rank + direction * (phase * moved - t + other)) % size
             start, stop = bounds[receive]
             incoming = np.empty(stop - start, x.dtype)
             comm.Sendrecv(x[slice(*bounds[send])], right, 0, incoming, left, 0)
@@ -251,6 +254,22 @@ def ring(
 @ALLREDUCE_01.mistake("your ring runs backwards, to the left")
 def backwards(comm, x):
     ring(comm, x, direction=-1)
+
+
+@ALLREDUCE_01.mistake(
+    "your neighbours are swapped: you send to the rank from which you should receive, and receive "
+    "from the one to which you should send"
+)
+def other_way(comm, x):
+    ring(comm, x, to=-1)
+
+
+@ALLREDUCE_01.mistake(
+    "in the reduce-scatter you expect the slice after the one that you send; what arrives is the "
+    "one before it"
+)
+def expects_next(comm, x):
+    ring(comm, x, expects=1)
 
 
 @ALLREDUCE_01.mistake("you have the reduce-scatter only: the allgather is missing")

@@ -72,6 +72,11 @@ def twice_the_gradient(w, x, y):
     return 2 * gradient(w, x, y)
 
 
+@GRADIENT_00.mistake("you multiply the errors by x; wanted x.T, its transpose")
+def not_transposed(w, x, y):
+    return x @ (x @ w - y) / len(y)
+
+
 @GRADIENT_00.mistake("your gradient has the wrong sign: the error is x @ w - y")
 def uphill(w, x, y):
     return -gradient(w, x, y)

@@ -156,15 +156,18 @@ def allreduce(comm, x):
     cut = {cut}
     for shift in (0, 1):
         for t in range(p - 1):
-            (a, b), (c, d) = (cut[(r + {turn} * ({moved} * shift - k)) % p] for k in (t, t + 1))
+            ks = t, {expected}
+            (a, b), (c, d) = (cut[(r + {turn} * ({moved} * shift - k)) % p] for k in ks)
             got = np.empty(d - c, x.dtype)
-            comm.Sendrecv({sent}, (r + {turn}) % p, 0, got, (r - {turn}) % p, 0)
+            comm.Sendrecv({sent}, (r + {turn} * {right}) % p, 0, got, (r - {turn} * {right}) % p, 0)
             x[c:d] = {new}
 """
 PLAIN = {
     "cut": "slices(x.size, p)",
     "turn": 1,
     "moved": 1,
+    "right": 1,
+    "expected": "t + 1",
     "sent": "x[a:b]",
     "new": "got if shift else x[c:d] + got",
 }
@@ -178,6 +181,9 @@ PLAIN = {
         ({"turn": -1}, "your ring runs backwards, "),
         ({"moved": 0}, "your allgather begins with slice rank, "),
         ({"new": "x[c:d] + got"}, "you add in the allgather, too: "),
+        ({"right": -1}, "your neighbours are swapped: "),
+        ({"expected": "t - 1 + 2 * shift"}, "in the reduce-scatter you expect the slice after"),
+        ({"expected": "t - 2 + 3 * shift"}, "rank "),  # no mistake that has a name
         ({"new": "got"}, "you overwrite what you should add to, "),
         ({"cut": "[(i * (x.size // p), (i + 1) * (x.size // p)) for i in range(p)]"}, "your slice"),
     ],
@@ -247,7 +253,20 @@ def step_on_ranks(w, xs, ys, rate):
 
 def test_a_gradient_without_transposing_fails_for_one_sample(marks):
     code = "\ndef gradient(w, x, y):\n    return x @ (x @ w - y) / len(y)\n"
-    assert marks("00", code, "gradient").points == 0
+    mark = marks("00", code, "gradient")
+    assert mark.points == 0
+    said = "you multiply the errors by x; wanted x.T, its transpose; raised ValueError: matmul: "
+    assert all(part.sentence.startswith(said) for part in mark.parts)
+
+
+def test_an_exception_is_compared_without_its_line(in_a_sandbox):
+    """Another one, or the same where the mistake has a result, is not named."""
+    code = "\ndef gradient(w, x, y):\n    {}\n    return x @ (x @ w - y) / len(y)\n"
+    named = "you multiply the errors by x"
+    said = sentence(in_a_sandbox("00", code.format("pass"), "gradient"), "several samples")
+    assert said.startswith(named) and "(line " in said
+    other = in_a_sandbox("00", code.format("if len(y) > 1: raise ValueError('x')"), "gradient")
+    assert named not in sentence(other, "several samples")
 
 
 def test_seconds_without_calls_are_not_taken_for_the_longer_time(marks):
