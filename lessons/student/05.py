@@ -54,6 +54,7 @@ def half_sum(terms: list[np.ndarray], every_hop: bool) -> np.ndarray:
 def next_scale(scale: float, good_steps: int, finite: bool, interval: int) -> tuple[float, int]:
     """(scale, good_steps) after a step: dynamic loss scaling.
 
+    scale: a power of two.
     good_steps: how many steps in a row were finite before this step. finite: was this one?
     A step that is not finite is skipped: the scale is halved. `interval` finite steps in a row
     double it. Both begin a new count. The scale stays within 1 and 2**24.

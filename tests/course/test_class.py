@@ -209,9 +209,10 @@ def test_each_student_by_his_own_variant(grade_class, tmp_path):
     ]
     assert grade_class("--variants", listed)[0] == 0  # again into the same folder
     assert "03v5" in grade_class()[2]  # whose marks by other rules are not replaced
-    listed.write_text("anna,5\nbob,5\n")
+    listed.write_text("name,variant\nanna,5\nbob,5\ncarl,1\n")
     ended, out, _ = grade_class("--variants", listed, anna=answers[1], bob=answers[5])
     assert ended == 0 and "do not answer the variant of their line: anna (03v1)\n" in out
+    assert f"in {listed}, without a submission: carl\n" in out
     for text, said in (("anna,1\n", "no variant of bob"), ("anna,1\nbob,x\n", "bob,x")):
         listed.write_text(text)
         ended, _, error = grade_class("--variants", listed)

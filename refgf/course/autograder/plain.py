@@ -86,6 +86,9 @@ def variants(table: Path, students: list[Path], lesson: str) -> list[str]:
         raise ValueError(
             f"got {got} in {table}; wanted a line NAME,NUMBER for each student; next: add it"
         )
+    listed = {name for name, number in numbers.items() if number.isdecimal()}
+    if left := sorted(listed - set(map(name_of, students))):
+        print(f"in {table}, without a submission: {', '.join(map(as_name, left))}")
     number = divided(lesson)[0]
     asked = (numbers.get(name_of(path), "") for path in students)
     return [f"{number}v{int(n)}" if n.isdecimal() else lesson for n in asked]

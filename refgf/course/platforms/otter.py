@@ -116,6 +116,9 @@ def install(lesson: LessonFiles) -> str:
 
       otter grade -n lesson-{lesson.number} --ext py -a autograder/{ZIP} SUBMISSIONS
 
+  Without containers, for a class with a variant each, and to compare files: build `--for plain`,
+  and `python -m refgf.course similar {lesson.number} SUBMISSIONS/*.py`.
+
 - On Gradescope: upload `autograder/{ZIP}` under *Configure Autograder*.
 
 Students submit `{lesson.number}.py`. Otter shows one question for each exercise and one test case

@@ -78,6 +78,7 @@ def quartered(function):
 
 EXPONENT = "here the scale is given as its exponent: 10 for 1024"
 EXPONENTS = {
+    "    scale: a power of two.\n": "",
     "scale: float, good_steps": "exponent: int, good_steps",
     '-> tuple[float, int]:\n    """(scale, good_steps)': "-> tuple[int, int]:\n    "
     '"""(exponent, good_steps)',
