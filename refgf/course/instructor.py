@@ -4,7 +4,7 @@ from refgf.course.autograder.submission import HIDDEN, exercises
 from refgf.course.lesson import LessonFiles
 from refgf.course.platforms import PLATFORMS
 from refgf.oracle.grade.marking import parts
-from refgf.oracle.grade.sandbox import BYTES, FILE_S, SECONDS
+from refgf.oracle.grade.sandbox import BUSIEST, BYTES, FILE_S, SECONDS
 from refgf.oracle.grade.trusted import costs
 
 PAGE = """# {title}: for the teacher
@@ -56,9 +56,11 @@ that are wanted, nor the seed.
 
 The import of a file may take {seconds:g} s, and so may each call. All imports and calls of a file
 together may take {file_s:g} s, and each gets at most half of what is left: after several endless
-loops there is still time for the other functions. A function that gets too little loses its points,
-its sentence begins with "no time left", and the table says "no time". Marks made before stay.
-Starting the processes is not counted: it takes seconds, on a busy machine more.
+loops there is still time for the other functions. Where other programs compute, all of these are
+longer: by the machine's load for each processor, at most {busiest:g} times. A function that gets
+too little loses its points, its sentence begins with "no time left", and the table says "no time".
+Marks made before stay. Starting the processes is not counted: it takes seconds, on a busy machine
+more.
 
 On Linux the kernel keeps it from all else: other files, the network, other processes. As root it
 becomes another user. It uses namespaces where they are allowed, and Landlock and seccomp, which
@@ -116,6 +118,7 @@ def page(lesson: LessonFiles, platform: str, seed: int, totals: dict[str, tuple[
         start=totals["starter"][0],
         seconds=SECONDS,
         file_s=FILE_S,
+        busiest=BUSIEST,
         gib=BYTES / 2**30,
     )
 

@@ -41,15 +41,26 @@ from refgf.oracle.grade.collective import (
 )
 from refgf.oracle.grade.encoding import decoded
 
-FILE_S = 12.0  # for all imports and calls of a file
+FILE_S = 12.0  # for all imports and calls of a file, where nobody else computes
+BUSIEST = 4.0  # times as long, at most
 BYTES = 2 << 30
 LARGEST_FILE = 1 << 18  # the judge parses it: up to 900 bytes of memory for each of its own
 MOST = 8  # files at once: a container may have fewer processors than it says
 NO_TIME = (
-    f"no time left: a file has {FILE_S:g} s for all its imports and calls, and each gets at most "
-    "half of what is left; next: mend an endless loop, or make what is slow faster"
+    f"no time left: a file has {FILE_S:g} s for all its imports and calls (more where others "
+    "compute), and each gets at most half of what is left; next: mend an endless loop, or make "
+    "what is slow faster"
 )
 FORGED = {"error": "wrote into the connection of its judge"}
+
+
+def busy() -> float:
+    """How many times as long everything takes, because other programs compute, too: 1 to BUSIEST.
+
+    A minute's mean: what a file itself computes in FILE_S hardly changes it.
+    """
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return min(max(1.0, load / (os.cpu_count() or 1)), BUSIEST)
 
 
 def workers() -> int:
@@ -163,14 +174,14 @@ class Sandbox:
     @contextlib.contextmanager
     def _limited(self) -> Iterator[float]:
         """The seconds for a call or an import; what it takes is taken from what is left."""
-        start_s = time.monotonic()
+        start_s, slower = time.monotonic(), busy()
         try:
-            yield min(self.seconds, self.left_s / 2)
+            yield min(self.seconds, self.left_s / 2) * slower
         finally:
-            self.left_s = max(0.0, self.left_s - (time.monotonic() - start_s))
+            self.left_s = max(0.0, self.left_s - (time.monotonic() - start_s) / slower)
 
     def _late(self, limit_s: float) -> str:
-        return NO_TIME if limit_s < self.seconds else f"did not end within {limit_s:g} s"
+        return NO_TIME if limit_s < self.seconds else f"did not end within {limit_s:.3g} s"
 
 
 def imported(process: Process, limit_s: float) -> bool:

@@ -1,6 +1,7 @@
 """All calls of a file share one time, whatever it does with it."""
 
 import json
+import os
 from functools import partial
 from types import SimpleNamespace
 
@@ -17,12 +18,13 @@ ENDLESS = 1e9
 
 @pytest.fixture
 def marks_of(monkeypatch):
-    """(lesson, seconds of a call of each function, of an import) -> (marks, seconds in all).
+    """(lesson, seconds of a call of each function, of an import, how many times as long everything
+    takes) -> (marks, seconds in all).
 
     The answers in this process, by a clock of the test's own.
     """
 
-    def marks(lesson, call_s, import_s=0.0):
+    def marks(lesson, call_s, import_s=0.0, slower=1.0):
         now, file = [0.0], ANSWERS / f"{lesson}.py"
 
         class Process:
@@ -51,6 +53,7 @@ def marks_of(monkeypatch):
                 return json.dumps(self.respond(json.loads(question))).encode()
 
         monkeypatch.setattr(sandbox, "Process", Process)
+        monkeypatch.setattr(sandbox, "busy", lambda: slower)
         monkeypatch.setattr(sandbox, "time", SimpleNamespace(monotonic=lambda: now[0]))
         found, _ = marking.marks_of(file, lesson, partial(marked, seed=7))
         return {mark.name: mark for mark in found}, now[0]
@@ -86,6 +89,25 @@ def test_a_slow_function_says_so_and_the_marks_before_it_stay(marks_of):
     assert [marks[name].points == marks[name].of for name in NAMES] == [True, False, True, True]
     assert marks["lazy_calls"].parts[0].sentence.startswith(NO_TIME)
     assert report.unjudged(list(marks.values())) == "lazy_calls: no time"
+
+
+@pytest.mark.parametrize("slower", [1.0, 1.7, 4.0])
+def test_a_busy_machine_takes_no_marks(marks_of, slower):
+    """And what takes too long loses the same ones."""
+    marks, took_s = marks_of("03", dict.fromkeys(NAMES, 0.05 * slower), 0.8 * slower, slower)
+    assert all(mark.points == mark.of for mark in marks.values()) and took_s < FILE_S * slower
+    marks, took_s = marks_of("03", {"lazy_calls": 1.5 * slower}, 0.0, slower)
+    assert [marks[name].points == marks[name].of for name in NAMES] == [True, False, True, True]
+    assert took_s <= FILE_S * slower
+
+
+def test_how_busy_the_machine_is(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    for load, times in ((0.0, 1.0), (2.0, 1.0), (5.0, 2.5), (100.0, sandbox.BUSIEST)):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0), raising=False)
+        assert sandbox.busy() == times
+    monkeypatch.delattr(os, "getloadavg")
+    assert sandbox.busy() == 1.0
 
 
 def test_ranks_share_the_time_of_their_file(marks_of):
