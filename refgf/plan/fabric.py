@@ -209,8 +209,10 @@ def with_between(given: Fabric | None, latency: str, rate: str, source: str) -> 
     A rate is that of a node, of all its adapters together. A measured ring is refused.
     """
     between = nodes.link_of(latency, rate, source)
+    doubts = {"between": f"WARNING: {source} is stated, no measured call. {nodes.FAR}"}
     if given is None:
-        return Fabric(source, "given, for a node", between, notes=measurements.odd(between))
+        notes = measurements.odd(between)
+        return Fabric(source, "given, for a node", between, notes=notes, doubts=doubts)
     if given.lines or given.ring_hop:
         raise ValueError(
             f"plan: got {source} and {given.name}, which measured an allreduce between nodes; "
@@ -219,11 +221,7 @@ def with_between(given: Fabric | None, latency: str, rate: str, source: str) -> 
     notes = (*given.notes, *measurements.odd(between))
     found = replace(given, between=between, source=f"{source}, for a node", notes=notes)
     ranges = {name: both for name, both in given.ranges.items() if name != "hops"}
-    return replace(found, ranges=ranges, doubts=without(given, "between"))
-
-
-def without(given: Fabric, link: str) -> dict[str, str]:
-    return {which: said for which, said in given.doubts.items() if which != link}
+    return replace(found, ranges=ranges, doubts=given.doubts | doubts)
 
 
 def of_cluster(described: like.Like) -> Fabric:
@@ -253,7 +251,8 @@ def with_inside(given: Fabric, latency: str, rate: str, source: str) -> Fabric:
         raise ValueError(f"plan, link inside a node, {error}; as --inside 5us 800gbit") from None
     notes = (*given.notes, *measurements.odd(link))
     found = replace(given, inside=link, inside_source=source, notes=notes)
-    found = replace(found, doubts=without(given, "inside"))
+    doubts = {which: said for which, said in given.doubts.items() if which != "inside"}
+    found = replace(found, doubts=doubts)
     if found.nccl_times:
         found = replace(found, nccl_times=(*found.nccl_times[:-1], link))
     return found if given.ring_hop is None else apart(found)

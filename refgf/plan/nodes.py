@@ -8,9 +8,9 @@ from refgf.machine.units import parse_rate, parse_time
 from refgf.predict.cost import Link
 
 LINKS = ("between", "inside")
-FAR = (  # as aws-p4d's and aws-p5's numbers in nodes.toml say
-    "On two nodes of AWS short calls took up to 8 times as long as planned: measure one, and pass "
-    "its text, or --between."
+FAR = (  # aws-p4d and aws-p5 in nodes.toml; allreduce/inter_* of aistabci/abci2.0benchmark
+    "From such numbers calls took up to 8 times as long as planned on two nodes of AWS, and up to "
+    "6.0 times on ABCI 2.0 (2 to 32 nodes): pass what all_reduce_perf printed there."
 )
 FILE = Path(__file__).with_name("nodes.toml")
 
