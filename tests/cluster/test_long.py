@@ -17,7 +17,7 @@ from tests.support.jobs import clean_environment
 
 pytestmark = [needs_cluster, pytest.mark.long, pytest.mark.timeout(900)]
 BUSY = "import refgf.launch; from mpi4py import MPI\nwhile True: MPI.COMM_WORLD.Barrier()"
-KILLS = 50
+KILLS = 16
 BUSY_SHARE = 0.1  # with less idle processor time the processors were the limit
 
 
@@ -66,7 +66,7 @@ def test_start_and_stop_of_four_nodes_take_less_than_two_seconds():
 
 @pytest.mark.parametrize(
     "rate, mtu",
-    [("100mbit", 1500), ("1gbit", 1500), ("2.5gbit", 1500), ("5gbit", 1500), ("5gbit", 9000)],
+    [("100mbit", 1500), ("2.5gbit", 1500), ("5gbit", 9000)],
 )
 def test_rates_are_within_five_percent(rate, mtu):
     """The best of three probes, because other work on the machine takes cores that the links need.

@@ -186,8 +186,9 @@ def by_exercise(tests, lesson):
     return found
 
 
-@pytest.mark.parametrize("kind", ["right", "wrong", "hostile"])
-@pytest.mark.parametrize("lesson", LESSONS)
+@pytest.mark.parametrize(
+    "lesson, kind", [("03", "right"), ("01", "wrong"), ("01", "hostile"), ("03", "hostile")]
+)
 def test_marks_are_equal_on_all_platforms(built, lesson, kind, tmp_path):
     text, files = texts(lesson)[kind], lesson_files(lesson)
     (tmp_path / "file.py").write_text(text)

@@ -37,7 +37,7 @@ sys.path.insert(0, os.path.dirname({lesson!r}))
 runpy.run_path({lesson!r}, run_name="__main__")
 """
 IN_SHORT = ("03",)
-ASKING = ("00", "01", "13", "14", "15")  # of links, memory, locks and processors
+ASKING = ("01", "14", "15")  # of links, memory, locks and processors
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,6 @@ def test_killed_once_and_resumed(tmp_path, uninterrupted):
 @needs_mpiexec
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-def test_killed_at_eight_moments(tmp_path, uninterrupted):
-    resumed = [kill_and_resume(tmp_path / str(seed), seed, uninterrupted) for seed in range(2, 10)]
-    assert sum(resumed) > 3  # most kills came after the first checkpoint
+def test_killed_at_four_moments(tmp_path, uninterrupted):
+    resumed = [kill_and_resume(tmp_path / str(seed), seed, uninterrupted) for seed in range(2, 6)]
+    assert sum(resumed) > 1  # most kills came after the first checkpoint
