@@ -116,31 +116,31 @@ demo: cluster-lesson-$(SHOWN)
 lesson-%: setup
 	exec $(MPIEXEC) -n $(RANKS) $(PY) lessons/$*_*.py $(ARGS)
 
-# Two processes side by side test what neither counts the machine's processes nor measures its links.
-# test_launch.py, which mostly waits, comes where the other process needs one core only.
-IN_PAIRS := $(addprefix tests/,lessons engine machine test_makefile.py test_interrupt.py cluster/test_sbatch.py approval gpu \
+# Three processes side by side test what neither counts the machine's processes nor measures its
+# links. Many tests wait: two processes leave a fourth of two processors idle.
+TESTED_TOGETHER := $(addprefix tests/,lessons engine machine test_makefile.py test_interrupt.py cluster/test_sbatch.py approval gpu \
   baselines comm course exchange foreign nn oracle \
   test_launch.py test_wall.py test_house.py test_ops.py test_fake_gpu.py papers plan predict site training speed torch \
   test_mutation.py test_documents.py test_doctor.py test_doctor_command.py test_command.py test_packaging.py)
 # A process that dies ends the run: where another took its place, the files that it had begun stood still for ever.
-PAIR := -n 2 --max-worker-restart=0
+TOGETHER := -n 3 --max-worker-restart=0
 # -m mpi4py: a failing rank ends the run instead of leaving the others waiting
 test: setup
-	exec $(PY) -m pytest -m "not long" $(PAIR) --dist loadfile --no-loadscope-reorder $(IN_PAIRS)
-	exec $(PY) -m pytest -m "not long" $(addprefix --ignore=,$(IN_PAIRS))
+	exec $(PY) -m pytest -m "not long" $(TOGETHER) --dist loadfile --no-loadscope-reorder $(TESTED_TOGETHER)
+	exec $(PY) -m pytest -m "not long" $(addprefix --ignore=,$(TESTED_TOGETHER))
 	exec $(MPIEXEC) -n 3 $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long"
 
 attack: setup  # hundreds of cases from a printed seed, a table at the end
 	exec $(PY) tests/attack/run.py $(ARGS)
 
-# Long tests that only compute, in one process or a few: two of them side by side.
-LONG_IN_PAIRS := tests/approval tests/course tests/engine tests/gpu tests/oracle tests/papers tests/plan \
+# Long tests that only compute, in one process or a few.
+LONG_TOGETHER := tests/approval tests/course tests/engine tests/gpu tests/oracle tests/papers tests/plan \
   tests/training tests/foreign tests/test_types.py tests/test_wheel.py tests/test_documents.py tests/lessons tests/site tests/torch \
   tests/machine tests/exchange tests/baselines tests/test_launch.py
 # The attack has always the same cases, so that no landing depends on luck; make attack draws others.
 test-long: setup $(VENV)/.ready-mutation
-	exec $(PY) -m pytest -m long $(PAIR) --dist worksteal $(LONG_IN_PAIRS)
-	exec $(PY) -m pytest -m long $(addprefix --ignore=,$(LONG_IN_PAIRS))
+	exec $(PY) -m pytest -m long $(TOGETHER) --dist worksteal $(LONG_TOGETHER)
+	exec $(PY) -m pytest -m long $(addprefix --ignore=,$(LONG_TOGETHER))
 	exec $(PY) tests/mutation.py --sample 6 --minutes 1
 	exec $(PY) tests/attack/run.py --minutes 1 --seed 22
 	exec $(MPIEXEC) -n 2 $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long"

@@ -1,14 +1,17 @@
 """Each platform's own program marks the same files: equal marks, and none for a cheat."""
 
+import functools
 import json
 import os
 import shutil
 import subprocess
 import zipfile
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from refgf.course import build as build_module
 from refgf.course.autograder.submission import marks_of_file
 from refgf.course.build import build
 from refgf.course.lesson import lesson_files
@@ -113,13 +116,14 @@ def texts(lesson):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """{(platform, lesson): its folder autograder}"""
+    """{(platform, lesson): its folder autograder}. The teacher's marks are made once a lesson."""
     base, platforms = tmp_path_factory.mktemp("built"), ("gradescope", "otter", "prairielearn")
-    return {
-        (name, lesson): build(lesson, name, SEED, str(base / name / lesson)) / "autograder"
-        for name in platforms
-        for lesson in LESSONS
-    }
+    with mock.patch.object(build_module, "marks_of_file", functools.cache(marks_of_file)):
+        return {
+            (name, lesson): build(lesson, name, SEED, str(base / name / lesson)) / "autograder"
+            for name in platforms
+            for lesson in LESSONS
+        }
 
 
 def run(*command, **environment):
