@@ -116,14 +116,14 @@ demo: cluster-lesson-$(SHOWN)
 lesson-%: setup
 	exec $(MPIEXEC) -n $(RANKS) $(PY) lessons/$*_*.py $(ARGS)
 
-# Three processes side by side test what neither counts the machine's processes nor measures its
-# links. Many tests wait: two processes leave a fourth of two processors idle.
+# Two processes side by side test what neither counts the machine's processes nor measures its
+# links. A third one made nothing sooner on two processors.
 TESTED_TOGETHER := $(addprefix tests/,lessons engine machine test_makefile.py test_interrupt.py cluster/test_sbatch.py approval gpu \
   baselines comm course exchange foreign nn oracle \
   test_launch.py test_wall.py test_house.py test_ops.py test_fake_gpu.py papers plan predict site training speed torch \
   test_mutation.py test_documents.py test_doctor.py test_doctor_command.py test_command.py test_packaging.py)
 # A process that dies ends the run: where another took its place, the files that it had begun stood still for ever.
-TOGETHER := -n 3 --max-worker-restart=0
+TOGETHER := -n 2 --max-worker-restart=0
 # -m mpi4py: a failing rank ends the run instead of leaving the others waiting
 test: setup
 	exec $(PY) -m pytest -m "not long" $(TOGETHER) --dist loadfile --no-loadscope-reorder $(TESTED_TOGETHER)
