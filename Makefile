@@ -138,10 +138,9 @@ LONG_TOGETHER := tests/approval tests/course tests/engine tests/gpu tests/oracle
   tests/training tests/foreign tests/test_types.py tests/test_wheel.py tests/test_documents.py tests/lessons tests/site tests/torch \
   tests/machine tests/exchange tests/baselines tests/test_launch.py
 # The attack has always the same cases, so that no landing depends on luck; make attack draws others.
-test-long: setup $(VENV)/.ready-mutation
+test-long: setup
 	exec $(PY) -m pytest -m long $(TOGETHER) --dist worksteal $(LONG_TOGETHER)
 	exec $(PY) -m pytest -m long $(addprefix --ignore=,$(LONG_TOGETHER))
-	exec $(PY) tests/mutation.py --sample 6 --minutes 1
 	exec $(PY) tests/attack/run.py --minutes 1 --seed 22
 	exec $(MPIEXEC) -n 2 $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long"
 	for p in 1 4 7; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x \

@@ -19,7 +19,7 @@ from refgf.oracle.grade.report import as_csv
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSON, SEED = "03", 4711
-STUDENTS, MINUTES = 40, 4
+STUDENTS, MINUTES = 20, 3
 HANGS = "\ndef lazy_calls(*a):\n    while True: pass\n"
 
 
@@ -73,7 +73,7 @@ def require_class(rows: list[list[str]], students: int, texts: list[str]) -> Non
 
 @pytest.mark.long
 @pytest.mark.timeout(60 * MINUTES * 2 + 60)
-def test_a_class_of_40_in_four_minutes(tmp_path):
+def test_a_class_of_20_in_three_minutes(tmp_path):
     texts, group = submissions(), tmp_path / "class"
     group.mkdir()
     for i in range(STUDENTS):

@@ -25,7 +25,7 @@ from tests.support.jobs import run_job
 LESSONS = sorted((Path(__file__).resolve().parents[2] / "lessons").glob("[0-9][0-9]_*.py"))
 SHORT = "01", "04", "10"  # seconds each
 JUDGE = "numpy", "float64"  # of a rounding error
-LIKE_OTHERS = "03", "08", "14"  # what they compute on a device other lessons compute too
+LIKE_OTHERS = "03", "07", "08", "14"  # what they compute on a device other lessons compute, too
 ABLE = [each for each in LESSONS if each.name[:2] not in (*gpu.CPU_ONLY, *LIKE_OTHERS)]
 
 

@@ -111,10 +111,10 @@ def test_right_steps_pass(number, two):
 
 @LONG
 @pytest.mark.parametrize("size", [2, 3, 4])
-def test_100_right_steps_give_no_false_alarm(size, monkeypatch):
+def test_50_right_steps_give_no_false_alarm(size, monkeypatch):
     monkeypatch.setattr(ranks_module, "POLL_S", 0.05)
     with Ranks(size) as running:
-        for number in range(size - 2, 201, 6):
+        for number in range(size - 2, 201, 12):
             require_right(number, running)
 
 
