@@ -25,13 +25,13 @@ def test_gains_by_hand():
     """MPI's lazy calls are no part of the stack: nothing is gained over them."""
     rows = [row(bars.FUSED, 9.0), row(bars.NATIVE, 8.0), row(bars.RING, 6.0), row(bars.HALF, 7.0)]
     assert bars.gains_s(rows) == [None, None, 2.0, -1.0]
-    assert bars.in_all(rows) == (bars.RING, 2.0, 8 / 7)
+    assert bars.in_all(rows) == 8 / 7
 
 
 def test_gains_without_mpi():
     rows = [row(bars.RING, 6.0), row(bars.HALF, 4.0)]
     assert bars.gains_s(rows) == [None, 2.0]
-    assert bars.in_all(rows) == (bars.HALF, 2.0, 1.5)
+    assert bars.in_all(rows) == 1.5
 
 
 def test_efficiency_has_the_range_of_both_times():

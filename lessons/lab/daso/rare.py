@@ -42,7 +42,7 @@ def show(run: kit.Run, nodes, times: dict, drift: dict, accuracy: dict) -> dict:
 
     One pair has no interval, so nothing is claimed of it: {}.
     """
-    run.section(f"Sums every {H} batches: DiLoCo beside DASO")
+    run.section(f"Sums every {H} batches: DiLoCo next to DASO")
     runs, batch = accuracy["runs"], {row["name"]: row["batch"].median_s for row in times["rows"]}
     batch[LOCAL] = batch[DILOCO]  # it sends the same
     found, rows = {}, []

@@ -66,12 +66,10 @@ def gains_s(rows: list[dict]) -> list[float | None]:
     return found
 
 
-def in_all(rows: list[dict]) -> tuple[str, float, float]:
-    """(the bar with the largest gain, its gain in seconds, first step over last step)"""
-    gains = {row["name"]: gain_s or 0.0 for row, gain_s in zip(rows, gains_s(rows))}
+def in_all(rows: list[dict]) -> float:
+    """First step over last step: how many times as fast the whole stack is."""
     steps_s = [median_s(row["step"]) for row in rows if row["name"] != FUSED]
-    best = max(gains, key=gains.get)
-    return best, gains[best], steps_s[0] / steps_s[-1]
+    return steps_s[0] / steps_s[-1]
 
 
 def gain_in_words(gain_s: float, step_s: float, k: float) -> str:
@@ -100,10 +98,7 @@ def show(run: kit.Run, here: dict) -> None:
     head = ["", "calls", "step", "predicted", "gain", "efficiency"]
     run.table(head, table)
     say_star(run, rows, "this step is the processor's own time")
-    best, gain_s, ratio = in_all(rows)
-    run.say(
-        f"In all x {ratio:.3g}. The largest gain is {best.strip('+ ')}'s: {seconds(gain_s / k)}."
-    )
+    run.say(f"In all x {in_all(rows):.3g}.")
     if here["latency_free"]:
         run.say("MPI's own calls do not wait for the link's latency, ours do: see machine/link.py.")
     pairs = [(row["predicted_s"], row["step"].median_s) for row in rows]

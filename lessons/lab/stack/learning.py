@@ -74,7 +74,7 @@ def measure(run: kit.Run, train, held_out, here: dict) -> dict:
         "ranks": run.size,
         "place": run.place,
         "composed": run.regime.like is not None,
-        "assembled": assembled(run, train, held_out, run.quick(1, 4, 12)),
+        "assembled": assembled(run, train, held_out, run.quick(1, 6, 12)),
     }
     show(run, result)
     return result

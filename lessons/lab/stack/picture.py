@@ -96,7 +96,7 @@ def faster_than_the_first(here: dict) -> str:
     found = ratio(rows[0]["step"], last)
     ends = f"{found['low_s']:.3g} to {found['high_s']:.3g}"
     than = f"{'the ' * (first == 'ring')}{first}"
-    return f"the whole stack is {in_all(rows)[2]:.3g} x as fast as {than} (repeats: {ends})"
+    return f"the whole stack is {in_all(rows):.3g} x as fast as {than} (repeats: {ends})"
 
 
 def draw_nodes(places: list[dict]):
