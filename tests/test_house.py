@@ -30,7 +30,7 @@ ROOMS = {  # lines of Python; what is above its budget may only shrink: (budget,
     "refgf/oracle/reveal": (1200, 1_597),
     "refgf/plan": (3300, 6_874),
     "refgf/course refgf/site": (2200, 4_384),
-    "lessons": (17_000, 29_746),
+    "lessons": (17_000, 29_741),
     "tests": (37_000, 63_069),
 }
 
