@@ -18,7 +18,7 @@ from refgf.training.data import batches
 from tests.support.compressor_cases import on, power_sgd
 from tests.support.sizes import long_but
 from tests.support.stacks import new_flow
-from tests.support.tiny import BATCH, Prescribed, samples
+from tests.support.tiny import BATCH, N, Prescribed, samples
 
 Spec = namedtuple("Spec", "name shape")
 SIZES = [3, 0, 20, 1]
@@ -96,6 +96,20 @@ def test_an_infinity_leaves_no_trace(compressor, parts):
     with np.errstate(all="ignore"):
         skipped = on(3, compressor, [0, 1, 2, 3, 4], 2, **parts)
     assert skipped == on(3, compressor, [0, 1, 3, 4], **parts)
+
+
+@each
+def test_every_rank_sees_an_infinity_of_one(compressor):
+    def body(comm, place):
+        made, x = compressor(comm), np.ones(N, np.float32)
+        made.start(x)
+        if comm.Get_rank() == 1:
+            x[place] = np.inf
+        with np.errstate(all="ignore"):
+            made.sum(x, slice(0, N))
+        return bool(np.isfinite(x).all())
+
+    assert not any(any(threads.run(3, body, place)) for place in range(N))
 
 
 @each

@@ -1,22 +1,21 @@
-"""PowerSGD's numbers, and what it sends; tests/exchange/test_compressor.py has the rest."""
+"""PowerSGD next to its naive form, in float32; refusals.
+
+Its sums and cost conform: test_oracle_own.py. What every compressor promises: test_compressor.py.
+"""
 
 import numpy as np
 import pytest
 
 from refgf.comm.direct import direct_allreduce
 from refgf.machine import threads
-from refgf.machine.trace import TracedComm
-from refgf.oracle.definitions import ring_traffic
-from refgf.papers.powersgd.low_rank import (
-    factor_elements,
-    kept_where_zero,
-    low_rank_sum,
-    orthogonal,
-)
-from tests.support import stacks
-from tests.support.compressor_cases import TINY, on
+from refgf.papers.powersgd.low_rank import factor_elements, low_rank_sum, orthogonal
+from tests.support.compressor_cases import on
 from tests.support.compressor_cases import power_sgd as of
-from tests.support.tiny import N, Prescribed, samples
+
+
+def test_a_scalar_is_sent_as_it_is():
+    """W1's shapes have a dimension or more."""
+    assert factor_elements((), 1) == (1, 0)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
@@ -24,7 +23,7 @@ def test_one_matrix_has_the_bits_of_the_naive_form(size):
     m = np.random.default_rng(3).standard_normal((3, size, 9, 8)).astype(np.float32)
 
     def body(comm):
-        made, sums = of([(3, 3, 8)])(comm), direct_allreduce(comm)
+        sums = direct_allreduce(comm)
         made = of([(3, 3, 8)], allreduce=direct_allreduce)(comm)
         made.start(np.zeros(72, np.float32))
         q, error = made.state["q"].reshape(8, 2).copy(), np.float32(0)
@@ -61,54 +60,6 @@ def test_columns_that_are_zero_or_depend_on_others():
     assert [bool(p[:, j].any()) for j in range(5)] == [False, True, False, True, False]
     kept = p[:, [1, 3]]
     assert np.abs(kept.T @ kept - np.eye(2)).max() < 1e-6
-    q = np.float32([[1, 2], [3, 4]])
-    assert kept_where_zero(np.float32([[0, 5], [0, 0]]), q).tolist() == [[1, 5], [3, 0]]
-    # gradients of zeros, then others: what begins at 0 comes back
-    zero, q, _ = low_rank_sum(np.zeros((4, 2), np.float32), q[:, :1], lambda x: None)
-    assert not zero.any() and q.any()
-
-
-def test_which_tensors_are_compressed():
-    assert factor_elements((5, 4), 2) == (10, 8)  # 18 of 20
-    assert factor_elements((4, 4), 2) == (16, 0)  # 16 would be no fewer
-    assert factor_elements((3, 3, 8, 16), 4) == (288, 64)
-    assert [factor_elements(s, 1) for s in ((), (9,), (0,), (0, 5))] == [
-        (1, 0),
-        (9, 0),
-        (0, 0),
-        (0, 0),
-    ]
-
-
-def test_every_rank_sees_an_infinity_of_one():
-    def body(comm, place):
-        made = of()(comm)
-        made.start(np.zeros(N, np.float32))
-        x = np.ones(N, np.float32)
-        if comm.Get_rank() == 1:
-            x[place] = np.inf
-        with np.errstate(all="ignore"):
-            made.sum(x, slice(0, N))
-        return bool(np.isfinite(x).all())
-
-    assert not any(any(threads.run(3, body, place)) for place in range(N))
-
-
-@pytest.mark.parametrize("rank", [1, 2, 3])
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_bytes_and_messages(size, rank):
-    first, second = np.sum([factor_elements(shape, rank) for shape in TINY], axis=0)
-
-    def body(comm):
-        traced = TracedComm(comm)
-        with stacks.new_flow(traced, Prescribed(), allreduce=of(rank=rank)) as flow:
-            traced.reset()
-            flow.step(samples(0)[:1], None, 1, rate=0.1)
-            return traced.messages, traced.bytes
-
-    traffic = [[ring_traffic(int(k), size, r) for k in (first, second)] for r in range(size)]
-    wanted = [tuple(np.sum(calls, axis=0) * (1, 4)) for calls in traffic]
-    assert threads.run(size, body) == wanted
 
 
 def test_what_is_refused():
