@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from refgf.comm.ring import ring_allreduce
-from refgf.comm.slices import slices
 from refgf.exchange.overlap import AtOnce, CommunicationThread
 from refgf.exchange.result import StepResult
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
 from refgf.nn.alexnet import AlexNet
+from refgf.oracle.definitions import zero3_calls, zero_slice
 from refgf.papers.resnet50.resnet50 import ResNet50
 from refgf.papers.zero.checkpoint import load, saved
 from refgf.papers.zero.zero1 import ZeRO1, cut_specs
@@ -101,11 +101,10 @@ def test_the_bits_and_the_cost(size, name, overlap):
     found = threads.run(size, sharded, name, overlap)
     assert [f[:2] for f in found] == threads.run(size, unsharded, name)
     for rank, (_, _, sent, lengths, kept) in enumerate(found):
-        owned = [[s.stop - s.start for s in slices(n, size)] * 3 for n in lengths]
-        elements = sum(3 * n - k[rank + 1] - 2 * k[rank + 2] for n, k in zip(lengths, owned))
-        messages = 3 * (size - 1) * len(lengths)
+        *_, messages, elements = np.sum(zero3_calls(lengths, size, rank), axis=0)
         assert sent == (STEPS * messages, STEPS * 4 * elements)
-        assert kept == [4 * sum(k[rank + 1] for k in owned)] * 3
+        owned = (stop - start for start, stop in (zero_slice(n, size, rank) for n in lengths))
+        assert kept == [4 * sum(owned)] * 3
 
 
 def test_it_lets_go_of_the_whole_weights():
