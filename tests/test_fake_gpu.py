@@ -80,8 +80,15 @@ def test_sums_through_host_memory(cupy, monkeypatch, algorithm, definition, wire
 
 @needs_a_compiler
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: " ".join(settings))
-def test_training_has_the_bits_of_the_cpu(cupy, settings):
-    assert threads.run(2, train, cupy, settings) == threads.run(2, train, np, settings)
+def test_training_has_the_bits_of_the_cpu(cupy, monkeypatch, settings):
+    """Each rank on a GPU of its own."""
+
+    def on_its_own(comm):
+        device.select(comm.rank)
+        return train(comm, cupy, settings)
+
+    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 2)
+    assert threads.run(2, on_its_own) == threads.run(2, train, np, settings)
 
 
 @needs_a_compiler
@@ -246,6 +253,41 @@ def test_a_stream_is_current_in_its_block_and_in_its_thread(cupy):
     with second:
         pass
     assert current() is default
+
+
+def test_an_array_and_a_stream_belong_to_a_device_and_it_to_a_thread(cupy, monkeypatch):
+    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 2)
+    first, stream = cupy.ones(3), cupy.cuda.Stream()
+    assert device.select(1) == 1 and cupy.cuda.Device().id == cupy.ones(3).device.id == 1
+    assert threads.run(1, lambda comm: cupy.ones(3).device.id) == [0]
+    uses = (
+        lambda: first + 1,
+        lambda: cupy.add(cupy.ones(3), first),
+        lambda: first.__iadd__(1),
+        lambda: first[:2],
+        lambda: first.__setitem__(0, 1),
+    )
+    for use in uses:
+        with pytest.raises(RuntimeError, match="of device 0; the current one is 1"):
+            use()
+    with pytest.raises(RuntimeError, match="a stream of device 0"):
+        stream.use()
+    assert first.get().tolist() == [1, 1, 1]
+    first.device.use()
+    assert stream.use() is stream and (first + 1).tolist() == [2, 2, 2]
+    cupy.cuda.Stream.null.use()
+
+
+@pytest.mark.parametrize("aware", ["0", "1"])
+def test_mpi_gets_an_address_where_it_takes_one_and_nothing_is_queued(cupy, monkeypatch, aware):
+    monkeypatch.setenv("REFGF_CUDA_AWARE", aware)
+    x = cupy.ones(3)
+    x += 1
+    asked = pytest.raises(RuntimeError, match="whose stream was not waited for")
+    with asked if aware == "1" else pytest.raises(AttributeError):
+        x.__cuda_array_interface__  # noqa: B018
+    device.synchronize(x)
+    assert hasattr(x, "__cuda_array_interface__") == (aware == "1")
 
 
 def test_events_are_recorded_asked_and_waited_for(cupy):

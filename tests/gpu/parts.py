@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTEST = ["-m", "pytest", "--color=no", "--durations=5"]
 TESTS = [*PYTEST, "-rs", "-k", "not stand-in", "--timeout=60"]
 TESTED = "comm", "exchange", "training", "kernels", "nn"  # tests/gpu/test_gpu_TESTED.py
-OF_ONE_RANK = TESTED[3:]
+OF_RANKS = TESTED[:3]
 RING = [*PYTEST, "tests/gpu/test_gpu_comm.py", "-k", "not stand-in and defined_bits"]
 NETWORKS = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
 PRECISIONS = "float32", "float16", "tf32"
@@ -73,7 +73,7 @@ def tests_of(tested: str) -> list[Part]:
     """With ranks as threads, staged through host memory, and with device pointers."""
     name, tests = f"tests of {tested}", [*TESTS, f"tests/gpu/test_gpu_{tested}.py"]
     as_threads = Part(f"{name}, ranks as threads", tests, 85, environment=staged("0"))
-    if tested in OF_ONE_RANK:
+    if tested not in OF_RANKS:
         return [as_threads]
     return [
         as_threads,

@@ -6,12 +6,15 @@ A part that fails, hangs or cannot run is a row of the page, and the others run.
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 import types
 import uuid
+import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +37,7 @@ HERE = Path(__file__).resolve().parent
 AS_CUPY = HERE.parent / "support" / "as_cupy"
 HELD = judge.compared("held", [0.9], [1.0])
 MISSED = judge.compared("missed", [1.2], [1.0])
+LONG_S = 280  # of a stage that must not end before its parts
 NO_BAR = {key: value for key, value in HELD.items() if key != "wanted"} | {"name": "no bar"}
 
 
@@ -53,7 +57,7 @@ def checked(monkeypatch, tmp_path):
 
     def check(*stages, arguments=(), at_a_time=1):
         named = [
-            Stage(f"stage {number}", 60, list(parts), at_a_time)
+            Stage(f"stage {number}", LONG_S, list(parts), at_a_time)
             for number, parts in enumerate(stages)
         ]
         monkeypatch.setattr(gpu_run, "STAGES", named)
@@ -110,6 +114,42 @@ def test_mpi_is_asked_whether_it_takes_device_pointers(tmp_path, says, sentence)
     launcher.write_text(f"#!/bin/sh\necho '{says}'\n")
     launcher.chmod(0o755)
     assert usable.why_no_device_pointers(str(launcher)) == sentence
+
+
+def test_wheels_of_another_python_are_named_and_left(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONPATH", "")
+    own = sys.implementation.cache_tag
+    for name, tags in {
+        "plain_a": [],
+        "plain_b": ["cpython-27", own],
+        "old": ["cpython-27"],
+    }.items():
+        with zipfile.ZipFile(tmp_path / f"{name}.whl", "w") as wheel:
+            wheel.writestr(f"{name}/__init__.py", "")
+            for tag in tags:
+                wheel.writestr(f"{name}/fast.{tag}-x86_64-linux-gnu.so", "")
+    assert usable.prepare(tmp_path, tmp_path / "out") == ["plain_a", "plain_b"]
+    said = capsys.readouterr().err
+    assert "gpu-check: got CPython 3." in said and " wheels for another one of old; next: " in said
+
+
+@pytest.mark.parametrize(
+    "torch, sentence",
+    [
+        ("class cuda: is_available = lambda: True", None),
+        ("class cuda: is_available = lambda: False", "PyTorch sees no GPU"),
+        ("raise ImportError('libcudart.so.13')", "no PyTorch: .*ImportError: libcudart.so.13$"),
+        ("print('begun', flush=True); import os; os.abort()", "no PyTorch: begun"),
+        ("import time; time.sleep(60)", "no PyTorch: no answer after 2 s"),
+    ],
+)
+def test_a_pytorch_that_crashes_or_hangs_is_none(monkeypatch, tmp_path, torch, sentence):
+    (tmp_path / "torch.py").write_text(torch)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(usable, "TORCH_SECONDS", 2 if "sleep" in torch else 60)
+    said = usable.why_no_torch.__wrapped__()
+    assert said is None if sentence is None else re.match(sentence, said)
 
 
 # ---- trivial parts ----
@@ -278,20 +318,25 @@ def test_networks_and_precisions_are_those_of_the_benchmark():
     assert set(CASES) == set(parts.NETWORKS) and set(PRECISIONS) == set(parts.PRECISIONS)
 
 
-REAL_PARTS = "doctor", "lesson 01", "the ring's bits on 2 ranks"
+REAL_PARTS = ["doctor", "lesson 01", "the ring's bits on 2 ranks"]
+REAL_PARTS += [f"tests of {name} on 4 ranks, device pointers" for name in parts.OF_RANKS]
 
 
 @needs_mpiexec
 @needs_a_compiler
 @pytest.mark.parametrize("name", long_but(REAL_PARTS, "doctor"))
 def test_a_real_part_on_the_stand_in(checked, monkeypatch, name):
-    """The command starts, finds CuPy and runs to its end."""
+    """The command starts, finds CuPy and runs to its end. MPI takes the stand-in's pointers."""
     shims = str(AS_CUPY)
     for variable in clean_environment().keys() ^ os.environ.keys():
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PYTHONPATH", f"{shims}{os.pathsep}{clean_environment()['PYTHONPATH']}")
+    monkeypatch.setenv("REFGF_CUDA_AWARE", str(int("pointers" in name)))
+    usable.why_no_device_pointers.cache_clear()
     (part,) = [part for stage in parts.STAGES for part in stage.parts if part.name == name]
-    code, record, _, text = checked([part], arguments=["--mpiexec", mpiexec()])
+    slowly = replace(part, limit_s=LONG_S)  # the stand-in is slow
+    code, record, _, text = checked([slowly], arguments=["--mpiexec", mpiexec()])
     assert code == 0, text
+    assert "pointers" not in name or " passed" in text
     assert "14.0.0+standin" in text or name != "lesson 01"
     assert record["parts"][0]["outcome"] == "ok"

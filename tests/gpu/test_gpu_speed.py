@@ -78,16 +78,21 @@ from mpi4py import MPI
 if {wrong}:
     speed_allreduce.MAKERS["MPI"] = lambda comm: lambda x: None
 rows = speed_allreduce.measure(MPI.COMM_WORLD, [1 << 20], turns=1)
-assert len(rows) == 1 and rows[0]["name"] == "1 MiB: ring, staged over MPI, staged", rows
+names = [row["name"].removeprefix("1 MiB: ") for row in rows]
+assert names == {names}, names
 """
 
 
 @needs_mpiexec
 @needs_a_compiler
-@pytest.mark.parametrize("wrong", [False, True])
-def test_allreduce(wrong):
+@pytest.mark.parametrize("aware, wrong", [(False, False), (False, True), (True, False)])
+def test_allreduce(aware, wrong):
     path = os.pathsep.join([STAND_IN, os.environ.get("PYTHONPATH", "")])
-    environment = {"PYTHONPATH": path, "REFGF_CUDA_AWARE": "0"}
-    job = run_job(2, ALLREDUCE.format(wrong=wrong), env=environment)
+    environment = {"PYTHONPATH": path, "REFGF_CUDA_AWARE": str(int(aware))}
+    names = ["ring, staged over MPI, staged"]
+    if aware:
+        names = [f"{side}, device pointers over {side}, staged" for side in ("ring", "MPI")] + names
+        names += ["ring, device pointers over MPI, device pointers"]
+    job = run_job(2, ALLREDUCE.format(wrong=wrong, names=names), env=environment)
     assert (job.code != 0) == wrong, job.text
     assert ("in each of the 1003 elements, the sum of 1 to p; next: " in job.text) == wrong

@@ -3,18 +3,24 @@
 import functools
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
-SECONDS = 20
+SECONDS = 20  # for an answer of MPI
+TORCH_SECONDS = 60  # a first import reads gigabytes
 ASK_SIZE = """
 import refgf.launch
 from mpi4py import MPI
 ranks = MPI.COMM_WORLD.allreduce(1)
 if MPI.COMM_WORLD.rank == 0:  # lines of two ranks can mix
     print("ranks", ranks)
+"""
+ASK_TORCH = """
+import torch
+print("sees", torch.cuda.is_available())
 """
 ASK_MPI = """
 import refgf.launch
@@ -38,8 +44,17 @@ def prepare(wheels: Path, folder: Path) -> list[str]:
     """Unpack the wheels that this machine lacks into FOLDER, for this process and all parts.
 
     Returns their names. An MPI is taken with its mpi4py, where the machine's own starts no ranks.
+    What was compiled for another Python is named and left.
     """
-    names = [wheel.stem for wheel in sorted(wheels.glob("*.whl"))]
+    paths = sorted(wheels.glob("*.whl"))
+    names = [wheel.stem for wheel in paths if fits(wheel)]
+    if left := [wheel.stem for wheel in paths if wheel.stem not in names]:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        print(
+            f"gpu-check: got CPython {version}, and wheels for another one of {', '.join(left)}; "
+            f"next: PYTHON=..., or make gpu-pack ARGS='--python {version}'",
+            file=sys.stderr,
+        )
     of_mpi = [name for name in names if name in ("mpi4py", "mpich")]
     taken = [name for name in names if not (name in of_mpi or importlib.util.find_spec(name))]
     for name in taken:
@@ -62,6 +77,13 @@ def prepare(wheels: Path, folder: Path) -> list[str]:
     return taken
 
 
+def fits(wheel: Path) -> bool:
+    """Is what it has compiled for this Python? Most have nothing, or one file for each Python."""
+    with zipfile.ZipFile(wheel) as archive:
+        tags = re.findall(r"\.(cpython-\d+)", " ".join(archive.namelist()))
+    return not tags or sys.implementation.cache_tag in tags
+
+
 def unpack(wheel: Path, folder: Path) -> None:
     """The wheel, with its programs in bin; zipfile alone forgets that they are programs."""
     with zipfile.ZipFile(wheel) as archive:
@@ -81,7 +103,7 @@ def prepend(variable: str, *folders: Path) -> None:
 def why_no_mpi(mpiexec: str) -> str | None:
     """Why two ranks cannot start; None if they can."""
     said = asked([mpiexec, "-n", "2", sys.executable, "-c", ASK_SIZE])
-    return None if "ranks 2" in said else f"no MPI: {said.strip()[-200:]}"
+    return None if "ranks 2" in said else f"no MPI: {end_of(said)}"
 
 
 @functools.cache
@@ -91,7 +113,7 @@ def why_no_device_pointers(mpiexec: str) -> str | None:
     return None if "aware True" in said else "MPI is not CUDA-aware"
 
 
-def asked(command: list[str]) -> str:
+def asked(command: list[str], seconds: float = SECONDS) -> str:
     """What the command prints, errors included; or why it did not end."""
     try:
         return subprocess.run(
@@ -101,17 +123,26 @@ def asked(command: list[str]) -> str:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=SECONDS,
+            timeout=seconds,
         ).stdout
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        return f"no answer after {seconds} s"
+    except OSError as error:
         return str(error)
+
+
+def end_of(text: str) -> str:
+    """In one line."""
+    return " ".join(text.split())[-200:]
 
 
 @functools.cache
 def why_no_torch(mpiexec: str = "") -> str | None:
     """Why PyTorch cannot be the baseline on this GPU; None if it can."""
-    try:
-        import torch
-    except Exception as error:  # not installed, or for another CUDA
-        return f"no PyTorch ({error})"
-    return None if torch.cuda.is_available() else "PyTorch sees no GPU (torch.cuda.is_available)"
+    # in a process of its own, because one that crashes or hangs must not stop the run
+    said = asked([sys.executable, "-c", ASK_TORCH], TORCH_SECONDS)
+    if "sees True" in said:
+        return None
+    if "sees False" in said:
+        return "PyTorch sees no GPU (torch.cuda.is_available)"
+    return f"no PyTorch: {end_of(said)}"

@@ -172,6 +172,7 @@ def test_a_lesson_on_device_arrays(cupy, tmp_path, monkeypatch, capsys, lesson):
         return loss(network, *arguments)
 
     monkeypatch.setattr(Network, "loss", watched)
+    have(cupy, monkeypatch, 2)  # the third rank shares the first one's
     arguments = ["--quick", "-v", "--threads", 3, "--device", "gpu", "--output", tmp_path]
     start(lesson, monkeypatch, *arguments)
     plt.close("all")
@@ -180,4 +181,4 @@ def test_a_lesson_on_device_arrays(cupy, tmp_path, monkeypatch, capsys, lesson):
     assert result["device"]["number"] == 0 and "host memory" in result["device"]["messages"]
     assert result["regime"]["like"] == "this-machine"
     said = capsys.readouterr().out
-    assert "1 GPU; rank 0 has number 0: " in said and "The oracle" in said and cupy.waits > 0
+    assert "2 GPUs; rank 0 has number 0: " in said and "The oracle" in said and cupy.waits > 0

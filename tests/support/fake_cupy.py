@@ -9,12 +9,15 @@ waits: `cupy.waits` counts what synchronises. ARGUMENTS has what the code needs 
 function looked up in its documentation and its source. Where CuPy copies a NumPy array to the
 device by itself (as an index, or `cupy.tile`), this refuses it: the copy would be hidden. CUDA
 kernels run as C (`fake_cuda_c.py`). A stream's work is done when it is queued, so this finds no
-mistake in the order of streams, and says nothing of speed. One race it does find: `set` returns
+mistake in the order of streams, and says nothing of speed. Two races it does find. `set` returns
 before its copy from pinned memory has ended, and CuPy hands freed pinned memory out again. So the
-host's next wait refuses memory that was freed or written since.
+host's next wait refuses memory that was freed or written since. And MPI does not know streams:
+with REFGF_CUDA_AWARE=1 MPI gets an array's address, unless its stream was not waited for. Each
+thread has a current device, of as many as `cuda.runtime.getDeviceCount` says.
 """
 
 import contextlib
+import os
 import sys
 import threading
 import types
@@ -79,6 +82,7 @@ METHODS = {
     "repeat": "repeats axis",
     "ravel": "order",
 }
+VIEWS = "reshape transpose swapaxes view ravel"  # methods without a kernel
 
 
 class Array:
@@ -88,18 +92,33 @@ class Array:
 
     def __init__(self, host):
         require_type(host.dtype)
-        self._host = host
+        self._memory, self.device = host, Device()
+
+    @property
+    def _host(self):
+        """The memory, for a kernel: CuPy refuses it on another device, or only warns."""
+        if self.device.id != (current := streams().device):
+            raise RuntimeError(f"an array of device {self.device.id}; the current one is {current}")
+        return self._memory
 
     shape, dtype, size, ndim, nbytes, itemsize, strides = (
-        property(lambda self, name=name: getattr(self._host, name))
+        property(lambda self, name=name: getattr(self._memory, name))
         for name in ["shape", "dtype", "size", "ndim", "nbytes", "itemsize", "strides"]
     )
-    flags = property(lambda self: Flags(self._host.flags))
+    flags = property(lambda self: Flags(self._memory.flags))
     T = property(lambda self: Array(self._host.T))
-    device = property(lambda self: Device(0))
+
+    @property
+    def __cuda_array_interface__(self):
+        """What MPI asks for. The address is the host's, so an MPI without CUDA takes it, too."""
+        if os.environ.get("REFGF_CUDA_AWARE") != "1":
+            raise AttributeError("this MPI is not said to take device pointers")
+        if current_stream().queued:
+            raise RuntimeError("MPI was given an array whose stream was not waited for")
+        return {**self._memory.__array_interface__, "version": 3}
 
     def __len__(self):
-        return len(self._host)
+        return len(self._memory)
 
     def __iter__(self):
         return (Array(row) for row in self._host)
@@ -112,31 +131,34 @@ class Array:
         return Array(np.asarray(self._host[bare(index)]))
 
     def __setitem__(self, index, value):
+        queue()
         self._host[bare(index)] = operand(value)
 
     def copy(self):
+        queue()
         return Array(self._host.copy())
 
     def get(self, stream=None, order="C", out=None):
         wait()
         if out is None:
-            return self._host.copy(order)
+            return self._memory.copy(order)
         require_same("obtained from", self, out)
         if not (out.flags.c_contiguous or out.flags.f_contiguous):
             raise RuntimeError("`out` cannot be specified when copying to non-contiguous ndarray")
-        out[...] = self._host
+        out[...] = self._memory
         return out
 
     def set(self, host, stream=None):
         require_same("set to", self, host)
         if not (self.flags.c_contiguous or self.flags.f_contiguous):
             raise RuntimeError("Cannot set to non-contiguous array")
-        self._host[...] = host
+        queue()
+        self._memory[...] = host
         note_copy(host)
 
     def item(self):
         wait()
-        return self._host.item()
+        return self._memory.item()
 
 
 class Flags:
@@ -165,6 +187,8 @@ def require_same(what, array, host):
 def method(name, arguments):
     def call(self, *args, **kwargs):
         require_arguments(name, kwargs, arguments)
+        if name not in VIEWS.split():
+            queue()
         return Array(np.asarray(getattr(self._host, name)(*bare(args), **bare(kwargs))))
 
     return call
@@ -172,6 +196,7 @@ def method(name, arguments):
 
 def operator(name):
     def call(self, *others):
+        queue()
         return Array(np.asarray(getattr(self._host, name)(*map(operand, others))))
 
     return call
@@ -179,7 +204,8 @@ def operator(name):
 
 def in_place(name):
     def call(self, other):
-        self._host = getattr(self._host, name)(operand(other))
+        queue()
+        self._memory = getattr(self._host, name)(operand(other))
         return self
 
     return call
@@ -188,7 +214,7 @@ def in_place(name):
 def on_host(convert):
     def call(self):
         wait()
-        return convert(self._host)
+        return convert(self._memory)
 
     return call
 
@@ -236,9 +262,14 @@ def array_of(value):
     return value._host
 
 
+def queue():
+    """What this thread computes is queued on its stream."""
+    current_stream().queued = True
+
+
 def wait():
     sys.modules["cupy"].waits += 1
-    current_stream().done = True
+    current_stream().done, current_stream().queued = True, False
     copies, streams().copies = streams().copies, []
     for memory, where, sent in copies:
         if memory() is None:
@@ -275,6 +306,8 @@ class Function:
 
     def __call__(self, *args, **kwargs):
         require_arguments(self.name, kwargs, ARGUMENTS[self.name])
+        if not self.name.startswith("empty"):
+            queue()
         result = self.function(*self.taken(*args), **bare(kwargs))
         return kwargs["out"] if kwargs.get("out") is not None else Array(np.asarray(result))
 
@@ -291,13 +324,14 @@ class Function:
         return [*(array_of(x) for x in args[:1]), *bare(args[1:])]
 
 
-_thread = threading.local()  # the current stream belongs to a thread
+_thread = threading.local()  # the current device and stream belong to a thread
 
 
 def streams():
-    """This thread's: the current one, those of its `with` blocks, and copies that may be queued."""
+    """This thread's device and stream, those of its `with` blocks, copies that may be queued."""
     if not hasattr(_thread, "current"):
         _thread.current, _thread.stack, _thread.copies = Stream.null, [Stream.null], []
+        _thread.device = 0
     return _thread
 
 
@@ -325,11 +359,14 @@ class Event:
 class Stream:
     null = None  # the default stream
     ptr, done = 1, True  # a test may say that it is busy: it is until the host waits
+    queued = False  # was a kernel or a copy queued since the host last waited?
 
     def __init__(self, null=False, non_blocking=False, ptds=False, priority=None):
-        self.non_blocking = non_blocking
+        self.non_blocking, self.device_id = non_blocking, -1 if null else streams().device
 
     def use(self):
+        if self.device_id not in (-1, streams().device):  # -1: each device has a default stream
+            raise RuntimeError(f"a stream of device {self.device_id}, which is not the current one")
         streams().current = self
         return self
 
@@ -344,7 +381,7 @@ class Stream:
 
     def synchronize(self):
         wait()
-        self.done = True
+        self.done, self.queued = True, False
 
     def record(self, event=None):
         event = Event() if event is None else event
@@ -364,11 +401,13 @@ def require_handle(thing):
 
 
 class Device:
-    def __init__(self, device=0):
-        self.id = int(device)
+    def __init__(self, device=None):
+        self.id = streams().device if device is None else int(device)
 
     def use(self):
         require_device(self.id)
+        if streams().device != self.id:
+            streams().device, streams().current = self.id, Stream.null
         return self
 
 
@@ -402,12 +441,17 @@ def asarray(value, dtype=None, order=None):
     """From the host or the device: the way in."""
     if isinstance(value, Array):
         host = np.asarray(value._host, dtype, order=order)
-        return value if host is value._host else Array(host)
-    return Array(np.array(value, dtype, order="C"))
+        if host is value._host:
+            return value
+    else:
+        host = np.array(value, dtype, order="C")
+    queue()
+    return Array(host)
 
 
 def array(value, dtype=None):
     """A copy, from the host or the device."""
+    queue()
     return Array(np.array(getattr(value, "_host", value), dtype))
 
 
@@ -425,6 +469,7 @@ def as_strided(x, shape=None, strides=None):
 
 class ElementwiseKernel(fake_cuda_c.ElementwiseKernel):
     def __call__(self, *args):
+        queue()
         super().__call__(*map(operand, args))
 
 
@@ -444,7 +489,7 @@ def module() -> types.ModuleType:
 
 @contextlib.contextmanager
 def installed():
-    before = sys.modules.get("cupy")
+    before, streams().device = sys.modules.get("cupy"), 0
     sys.modules["cupy"] = cupy = module()
     try:
         yield cupy
