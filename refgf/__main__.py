@@ -12,7 +12,6 @@ import refgf.interrupt  # noqa: F401  first
 # isort: split
 
 import errno
-import os
 import runpy
 import sys
 from importlib import metadata
@@ -42,41 +41,38 @@ HELP = ("-h", "--help")
 
 def main() -> int:
     """Run the command that the first argument names. Exit code 2: there is no such command."""
-    arguments = sys.argv[1:]
-    name, *rest = arguments or ["--help"]
-    try:
-        if name in HELP:
-            print(usage(), flush=True)
-            return 0
-        if name == "--version":
-            print(f"refgf {metadata.version('refgf')}")
-            return 0
-        if name == "lesson":
-            return lesson(rest)
-        if name not in ORACLE | PROGRAMS:
-            known = ", ".join(["lesson", *ORACLE, *PROGRAMS])
-            raise ValueError(f"got {name}; wanted one of {known}; next: refgf --help")
-        module = "refgf.oracle" if name in ORACLE else f"refgf.{name}"
-        sys.argv = [f"refgf {name}", *([name] if name in ORACLE else []), *rest]
-        runpy.run_module(module, run_name="__main__", alter_sys=False)
-    except BrokenPipeError:  # the reader wants no more; the interpreter must not flush at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 2
-    except ValueError as error:
-        print(f"refgf: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        print(f"refgf {name}: {program.NO_ROOM}", file=sys.stderr)
-        return 2
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").split(".")[0]
-        if missing in ("", "refgf"):
-            raise
+    name, *rest = sys.argv[1:] or ["--help"]
+
+    def said(error: Exception) -> str:
+        if isinstance(error, ValueError):
+            return f"refgf: {error}"
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return f"refgf {name}: {program.NO_ROOM}"
+        missing = (getattr(error, "name", None) or "").split(".")[0]
+        if isinstance(error, OSError) or missing in ("", "refgf"):
+            raise error
         command = advice.install(EXTRAS.get(missing, "lessons"))
-        print(f"refgf {name}: {missing} is missing; next: {command}", file=sys.stderr)
-        return 2
+        return f"refgf {name}: {missing} is missing; next: {command}"
+
+    return program.ended(lambda: run(name, rest), said, ValueError, OSError, ModuleNotFoundError)
+
+
+def run(name: str, rest: list[str]) -> int:
+    """Run one command."""
+    if name in HELP:
+        print(usage(), flush=True)
+        return 0
+    if name == "--version":
+        print(f"refgf {metadata.version('refgf')}")
+        return 0
+    if name == "lesson":
+        return lesson(rest)
+    if name not in ORACLE | PROGRAMS:
+        known = ", ".join(["lesson", *ORACLE, *PROGRAMS])
+        raise ValueError(f"got {name}; wanted one of {known}; next: refgf --help")
+    module = "refgf.oracle" if name in ORACLE else f"refgf.{name}"
+    sys.argv = [f"refgf {name}", *([name] if name in ORACLE else []), *rest]
+    runpy.run_module(module, run_name="__main__", alter_sys=False)
     return 0
 
 

@@ -1,7 +1,11 @@
-"""What a program of this project needs of the Python that runs it; `import refgf` looks."""
+"""What a program of this project needs of the Python that runs it, and how a command ends.
+
+`import refgf` looks at the first.
+"""
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 NO_ROOM = (
@@ -40,3 +44,22 @@ def program() -> str:
     words = sys.orig_argv
     module = words[words.index("-m") + 1 :][:1] if "-m" in words else []
     return getattr(sys.modules.get("__main__"), "__file__", None) or "".join(module)
+
+
+def ended(
+    run: Callable[[], int | None], said: Callable[[Any], str], *errors: type[Exception]
+) -> int:
+    """The exit code of a command: what `run` returns (None: 0); 2 for these errors.
+
+    said: error -> the sentence on stderr. A reader that wants no more, as `| head`, ends it without
+    a word, with 2 too, because what was not printed may have been wrong.
+    """
+    try:
+        code = run() or 0
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the interpreter must not flush at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except errors as error:
+        print(said(error), file=sys.stderr)
+    return 2

@@ -53,12 +53,24 @@ def test_it_lists_the_lessons():
     assert listed.count("\n  Lesson ") == len(list((ROOT / "lessons").glob("[0-9][0-9]_*.py")))
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["lesson"], ["doctor"]])
+def test_commands_end_in_one_way():
+    """One place turns errors and pipes into sentences and exit codes: refgf/program.py."""
+    for file in (ROOT / "refgf").glob("**/__main__.py"):
+        text = file.read_text()
+        forwards = file.parent.name == "predict"  # to refgf.plan
+        assert ("program.ended(" in text or forwards) and "BrokenPipeError" not in text, file
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["refgf", "--help"], ["refgf", "lesson"], ["refgf", "doctor"], ["refgf.doctor"]],
+    ids=" ".join,
+)
 def test_a_reader_that_ends_early_is_no_failure(arguments):
     """As in `refgf doctor | head -3`: here the reader has ended before the first line."""
     reads, writes = os.pipe()
     os.close(reads)
-    program = [sys.executable, "-m", "refgf", *arguments]
+    program = [sys.executable, "-m", *arguments]
     done = subprocess.run(program, cwd=ROOT, stdout=writes, stderr=subprocess.PIPE, text=True)
     os.close(writes)
     assert done.returncode == 2 and done.stderr == ""

@@ -11,6 +11,7 @@ import platform
 import shutil
 import sys
 
+from refgf import program
 from refgf.cluster import capacity, check, inside, launcher, like, outside
 from refgf.cluster.settings import Settings, make_settings
 
@@ -124,4 +125,4 @@ def _run_inside(order: dict) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(program.ended(lambda: main(sys.argv[1:]), str))

@@ -5,10 +5,10 @@ import refgf.interrupt  # noqa: F401  first
 # isort: split
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
+from refgf import program
 from refgf.course.build import build, build_for_students, new_seed, seed_of
 from refgf.course.lesson import most_shared, next_variant
 from refgf.course.package import ARCHIVE
@@ -129,16 +129,8 @@ def run_similar(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    try:
-        code = options.run(options)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # the reader wants no more; the interpreter must not flush at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 2
-    except (ValueError, OSError) as error:
-        print(f"refgf.course: {error}", file=sys.stderr)
-        return 2
+    said = "refgf.course: {}".format
+    return program.ended(lambda: options.run(options), said, ValueError, OSError)
 
 
 if __name__ == "__main__":

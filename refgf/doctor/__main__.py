@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import refgf.launch as launch
-from refgf import device
+from refgf import device, program
 from refgf.doctor import checks, checks_mpi, site
 from refgf.doctor.facts import collect, run
 
@@ -259,4 +259,4 @@ def _print_report(all_facts: list[dict[str, Any]]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(program.ended(lambda: main(sys.argv[1:]), str))

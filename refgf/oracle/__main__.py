@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from refgf import program
 from refgf.oracle.foreign import orphans
 from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.judge.cases import (
@@ -302,16 +303,12 @@ def main(arguments: list[str] | None = None) -> int:
     with contextlib.suppress(AttributeError):  # stdout may be another object, in a notebook
         sys.stdout.reconfigure(errors="backslashreplace")  # a name of a file may be no text
     options = parser().parse_args(arguments)
-    try:
-        code = options.run(options)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # the reader wants no more; the interpreter must not flush at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 2
-    except (BadFile, ValueError, ImportError, OSError, MemoryError) as error:
-        print(f"refgf.oracle: {sentence(error)}", file=sys.stderr)
-        return 2
+    worded = ValueError, ImportError, OSError, MemoryError
+
+    def said(error: Exception) -> str:
+        return f"refgf.oracle: {sentence(error)}"
+
+    return program.ended(lambda: options.run(options), said, *worded)
 
 
 def sentence(error: Exception) -> str:

@@ -12,12 +12,12 @@ import refgf.interrupt  # noqa: F401  first
 
 import argparse
 import json
-import os
 import signal
 import sys
 import textwrap
 from dataclasses import replace
 
+from refgf import program
 from refgf.cluster import like
 from refgf.papers.scaling import machine
 from refgf.papers.scaling.collectives import LINES
@@ -254,19 +254,15 @@ def measure(given: argparse.Namespace) -> None:
 
 def main() -> int:
     given = parser().parse_args()
-    try:
-        {"plan": plan, "score": scored, "measure": measure}[given.command](given)
-        sys.stdout.flush()
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # `| head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
+    run = {"plan": plan, "score": scored, "measure": measure}[given.command]
+
+    def said(error: Exception) -> str:
+        if isinstance(error, ValueError):
+            return str(error)
         wanted = "wanted a file to write; next: a folder that exists"
-        print(f"{given.command}: got {error}; {wanted}", file=sys.stderr)
-        return 2
-    return 0
+        return f"{given.command}: got {error}; {wanted}"
+
+    return program.ended(lambda: run(given), said, ValueError, OSError)
 
 
 if __name__ == "__main__":

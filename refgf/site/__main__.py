@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from refgf import program
 from refgf.advice import install
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,15 +23,16 @@ def main() -> int:
     about = "private: a site for students, without solutions, answers and teacher's pages"
     parser.add_argument("--solutions", choices=("public", "private"), default="public", help=about)
     options = parser.parse_args()
-    try:
-        return run(options)
-    except ModuleNotFoundError as problem:
+
+    def said(problem: Exception) -> str:
+        if not isinstance(problem, ModuleNotFoundError):
+            return str(problem)
         if problem.name not in ("markdown_it", "pygments"):
-            raise
-        print(f"site: got no module {problem.name}; next: {install('site')}")
-    except (ValueError, OSError) as problem:
-        print(problem, file=sys.stderr)
-    return 2
+            raise problem
+        return f"site: got no module {problem.name}; next: {install('site')}"
+
+    errors = ModuleNotFoundError, ValueError, OSError
+    return program.ended(lambda: run(options), said, *errors)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -201,7 +201,7 @@ def test_a_reader_that_wants_no_more():
     command = [sys.executable, "-m", "refgf.predict", *USUAL]
     ended = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, timeout=100)
     os.close(writes)
-    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert (ended.returncode, ended.stderr) == (2, b"")
 
 
 FEW = ["plan", "--model", "alexnet", "--machine", "v100-56gbit", "--ranks", "4", "--simulate"]
