@@ -69,15 +69,28 @@ HELPS = [
     *(("refgf",), ("refgf.oracle",), ("refgf.cluster",), ("refgf.course",), ("refgf.predict",)),
     *(("refgf.oracle", c) for c in ("verify", "explain", "grade", "step", "reveal", "schedule")),
     *(("refgf.cluster", c) for c in ("run", "probe", "check")),
-    *(("refgf.predict", "plan"), ("refgf.predict", "measure"), ("refgf.course", "build")),
-    *(("refgf.oracle", "export"), ("refgf.doctor",)),
+    *(("refgf.predict", c) for c in ("plan", "measure", "score")),
+    *(("refgf.course", "build"), ("refgf.course", "similar")),
+    *(("refgf.oracle", "export"), ("refgf.doctor",), ("refgf.site",), ("refgf.torch.example",)),
 ]
 
 
 @pytest.mark.skipif(not AS_APPROVED, reason="another argparse words its help in another way")
 @pytest.mark.parametrize("command", HELPS, ids="-".join)
 def test_help(command, approved):
+    if command == ("refgf.torch.example",):
+        pytest.importorskip("torch", reason="PyTorch is an extra")
     assert said(*command, "--help") == approved
+
+
+def test_no_command_is_left_out():
+    """Each program of refgf, and what its help names as {plan,score,measure} ..."""
+    programs = {f"refgf.{file.parent.name}" for file in (ROOT / "refgf").glob("*/__main__.py")}
+    wanted = {(name,) for name in programs - {"refgf.plan"}}  # which is refgf.predict
+    for file in Path(__file__).with_name("__snapshots__").glob("*/test_help[[]refgf.*].txt"):
+        named = re.findall(r"\{([\w,]+)\} \.\.\.", file.read_text())
+        wanted |= {(file.stem[10:-1], name) for name in ",".join(named).split(",") if name}
+    assert wanted <= set(HELPS)
 
 
 @pytest.mark.skipif(not AS_APPROVED, reason="another argparse words its help in another way")
