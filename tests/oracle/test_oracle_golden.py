@@ -32,7 +32,8 @@ def test_the_generator_makes_the_golden_cases():
 
 
 def test_the_files_stay_small():
-    assert sum(file.stat().st_size for file in GOLDEN.glob("*/*")) < 4_100_000
+    said = "they are in the wheel; next: fewer numbers in a case, or a higher limit and its reason"
+    assert sum(file.stat().st_size for file in GOLDEN.glob("*/*")) < 4_500_000, said
 
 
 def test_shapes_and_types_are_awkward_enough():
