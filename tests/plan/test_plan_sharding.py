@@ -1,8 +1,5 @@
 """FSDP, ZeRO-1, DiLoCo, PowerSGD: by hand, by SimGrid, and by what PyTorch's FSDP2 sends."""
 
-import json
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -174,63 +171,44 @@ def test_simgrid_takes_as_long_for_the_calls_of_a_step(size):
     assert replay.simulate(all_calls, 1, platform, 0.0, "off") == pytest.approx(end_s, rel=1e-3)
 
 
-FSDP2 = """
-import json, sys, torch
-from torch import distributed
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.utils._python_dispatch import TorchDispatchMode
+def fsdp2(rank):
+    """{how: [(kind, elements)] of the second step}; HSDP on 2 nodes of 2."""
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
 
-class Calls(TorchDispatchMode):
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        name = str(function)
-        if "allgather_base" in name:
-            found.append(("allgather", args[0].numel()))
-        elif "reduce_scatter_base" in name:
-            found.append(("reduce-scatter", args[1].numel()))
-        elif "allreduce" in name:
-            found.append(("allreduce", args[0][0].numel()))
-        return function(*args, **(kwargs or {}))
+    from tests.support.gloo import Calls
 
-distributed.init_process_group("gloo")
-results = {}
-for how in ("FSDP", "no reshard", "HSDP"):
-    grid = (2, 2) if how == "HSDP" else (4,)
-    mesh = init_device_mesh("cpu", grid, mesh_dim_names=("apart", "inside")[-len(grid):])
-    sizes = [(8, 64), (64, 12), (12, 16), (16, 4)]
-    model = torch.nn.Sequential(*(torch.nn.Linear(*each, bias=False) for each in sizes))
-    for layer in (*model, model):
-        fully_shard(layer, mesh=mesh, reshard_after_forward=how != "no reshard")
-    for step in range(2):
-        found = []
-        with Calls():
-            model(torch.ones(2, 8)).sum().backward()
-    results[how] = found
-if distributed.get_rank() == 0:
-    print("RESULT", json.dumps(results))
-distributed.destroy_process_group()
-"""
+    results = {}
+    for how in ("FSDP", "no reshard", "HSDP"):
+        grid = (2, 2) if how == "HSDP" else (4,)
+        mesh = init_device_mesh("cpu", grid, mesh_dim_names=("apart", "inside")[-len(grid) :])
+        sizes = [(8, 64), (64, 12), (12, 16), (16, 4)]
+        model = torch.nn.Sequential(*(torch.nn.Linear(*each, bias=False) for each in sizes))
+        for layer in (*model, model):
+            fully_shard(layer, mesh=mesh, reshard_after_forward=how != "no reshard")
+        for _ in range(2):
+            with Calls() as calls:
+                model(torch.ones(2, 8)).sum().backward()
+        results[how] = calls.found
+    return results
 
 
 @pytest.mark.long
-def test_pytorch_s_fsdp2_makes_the_same_calls_in_the_same_order(tmp_path):
-    """Counted over gloo on 4 ranks; HSDP on 2 nodes of 2."""
+def test_pytorch_s_fsdp2_makes_the_same_calls_in_the_same_order():
+    """Counted over gloo on 4 ranks."""
     pytest.importorskip("torch")
-    program = tmp_path / "fsdp2.py"
-    program.write_text(FSDP2)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
-    ended = subprocess.run([*launch, program], capture_output=True, text=True, timeout=300)
-    line = next((each for each in ended.stdout.splitlines() if each.startswith("RESULT")), None)
-    assert line, ended.stderr[-2000:]
-    for how, calls in json.loads(line.removeprefix("RESULT")).items():
+    from tests.support.gloo import on_gloo
+
+    for how, calls in on_gloo(4, fsdp2)[0].items():
         queue = Queue(TENTH, 4)
         units = [Unit(1.0, 2.0, elements) for elements in (512, 768, 192, 64)]
         fsdp_s(units, queue, reshard=how != "no reshard")
         expected = []
         for kind, elements, _, _ in queue.calls:
-            expected.append([kind, elements])
+            expected.append((kind, elements))
             if how == "HSDP" and kind == REDUCE:
-                expected.append(["allreduce", elements // 2])
+                expected.append(("allreduce", elements // 2))
         assert calls == expected, how
 
 

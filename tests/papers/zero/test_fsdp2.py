@@ -19,7 +19,7 @@ from refgf.nn.workspace import Workspace  # noqa: E402
 from refgf.papers.zero.zero3 import ZeRO3  # noqa: E402
 from refgf.training.sgd import MomentumSGD  # noqa: E402
 from refgf.training.step import replica  # noqa: E402
-from tests.support.gloo import on_gloo  # noqa: E402
+from tests.support.gloo import Calls, on_gloo  # noqa: E402
 
 RANKS, STEPS, RATE, MOMENTUM, DECAY, EACH = 4, 4, 0.1, 0.9, 0.01, 3
 INPUTS, HIDDEN, CLASSES = 8, (12, 16), 4  # tensors that 4 ranks share without padding
@@ -61,16 +61,6 @@ def fsdp2(rank, first):
     """(the weights after all steps, in our order; bytes that this rank sent)."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    sent = []
-
-    class Calls(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            for name, whole in (("allgather_base", 0), ("reduce_scatter_base", 1)):
-                if name in str(function):
-                    sent.append(args[whole].nbytes * (RANKS - 1) // RANKS)
-            return function(*args, **(kwargs or {}))
 
     sizes = (INPUTS, *HIDDEN, CLASSES)
     layers = [nn.Linear(a, b, dtype=torch.float64) for a, b in zip(sizes, sizes[1:])]
@@ -82,16 +72,20 @@ def fsdp2(rank, first):
     for layer in layers:
         model.extend([fully_shard(layer, mesh=mesh), nn.ReLU()])
     model = fully_shard(model[:-1], mesh=mesh)
-    optimizer = torch.optim.SGD(model.parameters(), RATE, MOMENTUM, weight_decay=DECAY)
+    calls, optimizer = (
+        Calls(),
+        torch.optim.SGD(model.parameters(), RATE, MOMENTUM, weight_decay=DECAY),
+    )
     for step in range(STEPS):
         images, labels = map(torch.tensor, batch(rank, step))
         optimizer.zero_grad()
-        with Calls():
+        with calls:
             nn.functional.cross_entropy(model(images.reshape(EACH, -1)), labels).backward()
         optimizer.step()
     ends = [p.full_tensor().detach() for p in model.parameters()]
     own_order = [x.T if x.dim() > 1 else x for x in reversed(ends)]
-    return np.concatenate([x.reshape(-1).numpy() for x in own_order]), sum(sent)
+    sent = sum(8 * n * (RANKS - 1) // RANKS for _, n in calls.found)
+    return np.concatenate([x.reshape(-1).numpy() for x in own_order]), sent
 
 
 @pytest.mark.long
