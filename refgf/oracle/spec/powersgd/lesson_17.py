@@ -6,8 +6,13 @@ import numpy as np
 
 from refgf.oracle.spec.exercise import Exercise, tenths
 from refgf.oracle.spec.powersgd.factors import factor_elements, no_smaller, orthogonal
-from refgf.oracle.spec.powersgd.steps import low_rank_sum, not_orthogonal, orthogonal_too_early
-from refgf.oracle.spec.ring import Arrays
+from refgf.oracle.spec.powersgd.steps import (
+    averaged,
+    low_rank_sum,
+    not_orthogonal,
+    orthogonal_too_early,
+    zero_for_ever,
+)
 
 
 def some_shapes(*lengths: int) -> Callable:
@@ -117,12 +122,7 @@ SUM_17.part("r = 2", 1, lambda random: matrices(2, 2)(random) + matrices(5, 2)(r
 SUM_17.part("gradients of zeros: q stays", 1, matrices(2, 1, zeros=True))
 SUM_17.mistake("P is made orthogonal after the sum over ranks, not before")(orthogonal_too_early)
 SUM_17.mistake("P is made orthogonal before it meets M again")(not_orthogonal)
-
-
-@SUM_17.mistake("do not divide by p: the losses are already divided by the global batch")
-def mean_17(ms, q):
-    total, after, errors = low_rank_sum(ms, q)
-    return total / len(ms), after, errors
+SUM_17.mistake("do not divide by p: the losses are already divided by the global batch")(averaged)
 
 
 @SUM_17.mistake(
@@ -148,10 +148,9 @@ def error_of_sum(ms, q):
     return total, after, [m - total for m in ms]
 
 
-@SUM_17.mistake("a column of q that becomes 0 stays as it was, or that direction is lost for ever")
-def zero_q(ms: Arrays, q):
-    total, after, errors = low_rank_sum(ms, q)
-    return total, after * any(m.any() for m in ms), errors
+SUM_17.mistake("a column of q that becomes 0 stays as it was, or that direction is lost for ever")(
+    zero_for_ever
+)
 
 
 # ---- bytes ----
