@@ -17,8 +17,9 @@ IDEA        A ring allreduce has two halves (lesson 01). After the first, the re
                 ZeRO-1           reduce-scatter, update of n/p, allgather of weights
 
             ZeRO-2 keeps a slice of the gradients only, and ZeRO-3 (PyTorch: FSDP) a slice of the
-            weights. A unit of them (a layer, or several) is gathered before its forward, freed
-            after it, and gathered again before its backward: kept whole, all would be held again.
+            weights, too. A unit of weights (a layer, or several) is gathered before its forward,
+            freed after it, and gathered again before its backward. If units stayed whole, each
+            rank would hold all weights again.
 PREDICTION  n elements, p ranks, an optimiser with s states (momentum 1, Adam 2). Elements:
 
                                  weights  gradients  state    a rank sends in a step
@@ -32,12 +33,15 @@ PREDICTION  n elements, p ranks, an optimiser with s states (momentum 1, Adam 2)
             of 8 to 11, rank 2 of 0 to 3: 12 + 12 + 8 = 32 each. With ZeRO-2 each holds 24,
             with ZeRO-3 16. A rank sends 16 elements in a step, with ZeRO-3 24.
 
-            ZeRO-1: each element is treated alike, the sums are the ring's, and so are the bits.
-            ZeRO-3 sums each layer by itself: other bits, and right ones. It sends 3(p-1) messages
-            a unit. LARS and clipping need norms of all slices (lesson 11).
+            ZeRO-1 has the ring's sums, and momentum and Adam treat each element by itself: the bits
+            are those of all hold all. LARS and clipping need norms of all slices (lesson 11).
+            ZeRO-3 sums unit by unit, in another order: other bits, and right ones. Of each unit it
+            sends two allgathers and a reduce-scatter, 3(p-1) messages.
 
-            ZeRO-3 gathers a unit while the one before computes, so whole units come on top: the
-            dashed part of its bar.
+            ZeRO-3 gathers a unit while the one before computes (prefetching), so whole units come
+            on top: the dashed part of its bar. A step still waits for its first gather, for its
+            last reduce-scatter, and wherever a unit takes longer to gather than the one before
+            takes to compute.
 
 Before you run it, write down, for your p: by how many percent does ZeRO-1 reduce what a rank holds
 (weights, gradients, momentum)? Does its step take longer or shorter than one with a ring after
@@ -57,6 +61,10 @@ APPENDIX    What ZeRO-3 holds at its peak depends on the code. The largest unit 
             zero3.py frees nothing: two buffers for weights and two for gradients take turns, each
             as large as the largest unit. FSDP has a unit's gradients twice, as made and as sent.
             ZeRO-2 has whole gradients of a unit, too, which the first table leaves out.
+
+            ZeRO's paper has "4, 8 and p times less". There weights and gradients are float16, and
+            the state is float32: Adam's two, and the weights once more. An element's 2 + 2 + 12 =
+            16 bytes become 4 + 12/p (ZeRO-1), 2 + 14/p (ZeRO-2) and 16/p (ZeRO-3).
 
             Sharding pays with many units of like size, where L is small next to n. Where one layer
             has most of the weights, as in AlexNet, whole units take back most of what sharding

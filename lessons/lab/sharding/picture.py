@@ -126,9 +126,10 @@ def draw_links(rows: list[dict], ranks: int):
             ylim=(0, top),
         )
     below = (
-        "held: at its peak, of all weights, gradients and momentum; two neighbours' weights are "
-        "whole, and one unit's gradients twice. A normalization is in a convolution's unit; "
-        "measured, it is its own (13, not 8). Predictions of measured steps are longer: they have "
-        "this machine's copies and update."
+        f"For {max(2, ranks)} ranks, one on each node. held: at its peak, of all weights, "
+        "gradients and momentum; two neighbours' weights are whole, and one unit's gradients "
+        "twice. Here a normalization belongs to its convolution's unit; in the measured steps it "
+        "is a unit of its own. The other figure's predictions are longer: they have this "
+        "machine's copies and update."
     )
     return axes.finish(figure, *panels, computed=True, below=below)
