@@ -13,7 +13,10 @@ IDEA        A sum of compressed gradients must be the compressed sum. So compres
                 P = sum of M Q            the same Q on all ranks: linear        allreduce
                 P <- orthogonal(P)        each rank for itself, the same bits
                 Q = sum of M^T P          linear again                           allreduce
-                the sum of M is about P Q^T; a rank keeps M - P (M^T P)^T for the next step
+                the sum of M is about P Q^T; a rank keeps its error, M - P (M^T P)^T
+
+            In the next step a rank adds its error to its gradient (error feedback), and all start
+            with this Q (warm start). What is left out adds up, until Q turns to it.
 
             Naive is to add up whatever was compressed. By hand: rank 0 has gradients 5 and 1, rank
             1 has -1 and 3. Times Q = (1, 1) they are 6 and 2; 6 + 2 = 8 is the summed gradients, 4
@@ -23,8 +26,8 @@ IDEA        A sum of compressed gradients must be the compressed sum. So compres
             CSC's chunks are summed, too: all ranks choose the same ones (lesson 06). Top-k's places
             differ from rank to rank, so its pairs are gathered, and so are signs. A majority vote
             is summed if each vote gets a counter of 16 bits: `Vote`.
-PREDICTION  n gradients, p ranks. A matrix of rows x columns has factors of r (rows + columns)
-            elements; k of them and of the vectors, which are sent as they are. Bytes:
+PREDICTION  n gradients, p ranks. k: elements of all factors, r (rows + columns) of each matrix, and
+            of the vectors, which are sent as they are. Bytes:
 
                                 a rank sends              p = 2     p = 8     p = 64
                 dense           2 (p-1)/p 4 n             4 n       7 n       7.9 n
@@ -35,11 +38,12 @@ PREDICTION  n gradients, p ranks. A matrix of rows x columns has factors of r (r
                 signs           (p-1) n/8                 0.12 n    0.87 n    7.9 n
                 top-k 1 %       (p-1) 0.08 n              0.08 n    0.56 n    5 n
 
-            k is 0.034 n here with r = 1, and 0.11 n with r = 4. C chunks, each with a norm of 8
-            bytes: here n / 47. Lesson 06's are n / 32,768.
+            k is 0.034 n here with r = 1, and 0.11 n with r = 4. CSC has C chunks, each with a norm
+            of 8 bytes. C is here n / 47. (In lesson 06 it is n / 32,768.)
 
 Before you run it, write down: from how many ranks on do gathered signs send more bytes than summed
-votes? How many points does PowerSGD of rank 1 lose, and how many without its error?
+votes? How many points of accuracy does PowerSGD of rank 1 lose against dense, and how many if its
+error is dropped?
 
 This is weak scaling: each rank brings its own batch, for any p. Nothing is timed here. After this
 lesson you can say for a compressor whether it may be summed, and predict its bytes for any p.
