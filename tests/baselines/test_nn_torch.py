@@ -1,13 +1,13 @@
-"""Loss and all gradients against PyTorch in float64; layer names as in engine/torch_layout.py."""
+"""Loss and all gradients against PyTorch in float64, through tests/support/torch_layout.py."""
 
 import numpy as np
 import pytest
 
 from refgf.engine.minimal import minimal_filtering
 from refgf.engine.threaded import ThreadedWorkspace
-from refgf.engine.torch_layout import from_torch, images_to_torch, state_to_torch, torch_name
 from refgf.nn.alexnet import CONVOLUTIONS, AlexNet
 from refgf.nn.conv import Convolution
+from tests.support.torch_layout import from_torch, images_to_torch, state_to_torch, torch_name
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

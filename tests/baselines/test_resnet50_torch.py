@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from refgf.engine.threaded import ThreadedWorkspace
-from refgf.engine.torch_layout import from_torch, images_to_torch, to_torch
 from refgf.papers.resnet50.resnet50 import BLOCKS, ResNet50
+from tests.support.torch_layout import from_torch, images_to_torch, to_torch
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

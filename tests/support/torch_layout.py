@@ -1,4 +1,4 @@
-"""Weights and images to and from PyTorch's layout. Only transposes; torch itself is not needed.
+"""Weights to and from PyTorch's layout, and images to it. tests/baselines compares with PyTorch.
 
                here            PyTorch
 images         (N, H, W, C)    (N, C, H, W)
@@ -17,10 +17,6 @@ from refgf.nn.workspace import Array
 
 def images_to_torch(images: Array) -> Array:
     return images.transpose(0, 3, 1, 2)  # (N, H, W, C) -> (N, C, H, W)
-
-
-def images_from_torch(images: Array) -> Array:
-    return images.transpose(0, 2, 3, 1)  # (N, C, H, W) -> (N, H, W, C)
 
 
 def to_torch(layer: Layer, array: Array) -> Array:
