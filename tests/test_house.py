@@ -22,7 +22,7 @@ DOORS = "refgf/__main__.py refgf/advice.py refgf/arguments.py refgf/interrupt.py
 ROOMS = {  # lines of Python: (the design's budget, today's limit, which a commit raises knowingly)
     "refgf/papers": (5300, 7_208),
     "refgf/torch": (900, 1_424),
-    "refgf/engine": (1950, 2_413),
+    "refgf/engine": (1950, 2_347),
     "refgf/machine": (2050, 2_997),
     "refgf/launch refgf/cluster refgf/doctor": (2700, 3_474),
     "refgf/oracle/spec": (13_000, 20_708),
@@ -35,7 +35,7 @@ ROOMS = {  # lines of Python: (the design's budget, today's limit, which a commi
     "refgf/plan": (3300, 6_870),
     "refgf/course refgf/site": (2200, 4_378),
     "lessons": (17_000, 29_754),
-    "tests": (37_000, 63_148),
+    "tests": (37_000, 63_155),
     "docs/tools": (1_686, 1_686),
     DOORS: (484, 484),
 }
