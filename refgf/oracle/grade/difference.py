@@ -11,6 +11,7 @@ from refgf.oracle.definitions import same_bits
 from refgf.oracle.grade.encoding import decoded, encoded
 
 SHOWN = 60  # characters of a value
+ONLY_TYPE = "the numbers are right"  # of a result whose type or shape is wrong
 
 
 def plain(value: Any) -> Any:
@@ -71,12 +72,8 @@ def array_difference(got: Any, wanted: np.ndarray, relative: float, inside: str)
     place = inside and f"{inside}: "
     if got is None:
         return f"{place}got None; wanted an array: is a return missing?"
-    if not isinstance(got, np.ndarray):
-        hint = ": return an array, not a list" * isinstance(got, list)
-        return f"{place}got {brief(got)}; wanted an array of shape {wanted.shape}{hint}"
-    if got.shape != wanted.shape or got.dtype != wanted.dtype:
-        kinds = f"got {got.dtype} of shape {got.shape}; wanted {wanted.dtype} of {wanted.shape}"
-        return f"{place}{kinds}"
+    if not isinstance(got, np.ndarray) or (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
+        return place + other_kind(got, wanted, relative)
     both_nan = (got != got) & (wanted != wanted)
     if relative:
         finite = np.isfinite(wanted)
@@ -92,6 +89,29 @@ def array_difference(got: Any, wanted: np.ndarray, relative: float, inside: str)
     i = tuple(wrong[0].tolist())
     index = ", ".join(map(str, i))
     return f"{inside}{', ' * bool(inside)}element {index}: {apart(got[i], wanted[i])}"
+
+
+def other_kind(got: Any, wanted: np.ndarray, relative: float) -> str:
+    """What is said of a list, and of an array of another type or shape."""
+    right = f": {ONLY_TYPE}" * same_numbers(got, wanted, relative)
+    if isinstance(got, np.ndarray):
+        return (
+            f"got {got.dtype} of shape {got.shape}; wanted {wanted.dtype} of {wanted.shape}{right}"
+        )
+    hint = f"{';' if right else ':'} return an array, not a list" * isinstance(got, list)
+    return f"got {brief(got)}; wanted an array of shape {wanted.shape}{right}{hint}"
+
+
+def same_numbers(got: Any, wanted: np.ndarray, relative: float) -> bool:
+    """Are these the wanted numbers, whatever their type and shape?"""
+    try:
+        array = np.asarray(got)
+    except ValueError:  # rows of several lengths
+        return False
+    if array.dtype.kind not in "iuf" or array.size != wanted.size or not array.size:
+        return False
+    numbers = array.astype(np.float64).reshape(wanted.shape)
+    return not array_difference(numbers, wanted.astype(np.float64), relative, "")
 
 
 def apart(got: Any, wanted: Any) -> str:

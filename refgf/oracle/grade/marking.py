@@ -22,7 +22,7 @@ from refgf.oracle import spec
 from refgf.oracle.foreign.process import CannotStart
 from refgf.oracle.foreign.report import as_name
 from refgf.oracle.foreign.untrusted import BadFile, read_bytes
-from refgf.oracle.grade.difference import difference, plain
+from refgf.oracle.grade.difference import ONLY_TYPE, difference, plain
 from refgf.oracle.grade.encoding import decoded, encoded
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
 from refgf.oracle.grade.messages import mark_collective
@@ -209,16 +209,30 @@ def name_the_first(marks: list[Mark], source: bytes) -> None:
     for _ in uses:  # what is called by what is called ...
         for names in uses.values():
             names.update(*(uses.get(name, ()) for name in list(names)))
-    lost = [mark for mark in marks if mark.points < mark.of]
-    for mark in lost:
-        callers = [m for m in lost if m is not mark and mark.name in uses.get(m.name, ())]
-        for caller in callers:
-            part = next(part for part in caller.parts if part.sentence not in ("", NOT_JUDGED))
-            if part.sentence.startswith(("cannot be imported", NO_TIME)):  # no function's fault
-                return
-            part.sentence = f"it calls {mark.name}, so mend that first; {part.sentence}"
+    lost = {mark.name: first_lost(mark) for mark in marks if mark.points < mark.of}
+    for name, mine in lost.items():
+        callers = [lost[other] for other in lost if other != name and name in uses.get(other, ())]
+        if any(part.sentence.startswith(("cannot be imported", NO_TIME)) for part in callers):
+            return  # no function's fault
+        callers = [part for part in callers if may_cost(mine.sentence, part.sentence)]
+        for part in callers:
+            part.sentence = f"it calls {name}, so mend that first; {part.sentence}"
         if callers:
             return
+
+
+def first_lost(mark: Mark) -> PartMark:
+    """The first of its parts that says why it is lost."""
+    return next(part for part in mark.parts if part.sentence not in ("", NOT_JUDGED))
+
+
+def may_cost(sentence: str, callers: str) -> bool:
+    """Can what is said of a function be why another one, which calls it, loses marks?
+
+    Right numbers of another type only if that raises there, or if the caller returns it.
+    """
+    own_fault = ONLY_TYPE in sentence and ONLY_TYPE not in callers
+    return not own_fault or bool(re.search("raised (Type|Attribute)Error", callers))
 
 
 def mark(sandbox: Sandbox, exercise: Exercise | Collective, seeds: list[int]) -> Mark:

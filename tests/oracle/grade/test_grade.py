@@ -264,6 +264,31 @@ def longest(n, p):
     assert "mend" not in str(others)
 
 
+@pytest.mark.parametrize(
+    "gradient, caller, said",
+    [
+        ("return RIGHT(w, x, y).tolist()", "2 * RIGHT_STEP(w, xs, ys, rate)[0]", False),
+        ("return RIGHT(w, x, y).tolist()", "w - rate * gradient(w, xs[0], ys[0])", True),  # raises
+        ("return 2 * RIGHT(w, x, y)", "2 * RIGHT_STEP(w, xs, ys, rate)[0]", True),
+        ("return RIGHT(w, x, y)[None]", "RIGHT_STEP(w, xs, ys, rate)[0][None]", True),
+    ],
+)
+@pytest.mark.usefixtures("in_this_process")
+def test_right_numbers_of_another_type_are_no_callers_mistake(tmp_path, gradient, caller, said):
+    """Except where the caller stumbles over that type, or returns it."""
+    code = f"""
+RIGHT, RIGHT_STEP = gradient, step_on_ranks
+def gradient(w, x, y):
+    {gradient}
+def step_on_ranks(w, xs, ys, rate):
+    gradient(w, xs[0], ys[0])
+    return [{caller} for _ in xs]
+"""
+    marks = answers_with(tmp_path, "00", code)
+    assert ("the numbers are right" in str(marks["gradient"])) == ("2 *" not in gradient)
+    assert ("so mend that first" in str(marks["step_on_ranks"])) == said
+
+
 def test_files_that_are_marked_at_once_leave_stdout_alone(tmp_path, monkeypatch):
     """A thread a file: two that redirect it leave it redirected, and the marks are not printed."""
     monkeypatch.setattr(contextlib, "redirect_stdout", None)
@@ -491,7 +516,9 @@ def test_an_array_for_a_list_is_right_if_its_items_are():
     )
     assert difference(np.array([1, 2, 4]), two) == "got [1, 2, 4]; wanted [1, 3]"
     assert difference(np.array(0.5), 0.5) == "" != difference(np.array(0.5), 0.25)
-    assert difference([0.5], np.array([0.5])).endswith("(1,): return an array, not a list")
+    assert difference([0.5], np.array([0.5])).endswith(
+        "(1,): the numbers are right; return an array, not a list"
+    )
     assert difference(np.array(1), [1]) and difference(np.array([True]), [1])
     assert "got float64 of shape" in difference(rows.astype(float), list(rows))
     assert difference(-rows, list(rows)) and difference(rows[:1], list(rows))
