@@ -94,3 +94,43 @@ def update(master, total, scale, rate):
 def test_a_flag_that_sees_no_nan_is_named():
     sentences = " ".join(part.sentence for part in mark_by_name("05v0", update).parts)
     assert "a NaN in the sum skips the step too" in sentences
+
+
+def masked(step):
+    """update in which only elements are skipped whose step is not finite."""
+
+    def update(master, total, scale, rate):
+        mine = step(total, scale, rate)
+        master = master - np.where(np.isfinite(mine), mine, 0).astype(mine.dtype)
+        return master, master.astype(np.float16)
+
+    return update
+
+
+def in_float16(total, scale, rate):
+    return rate * (total / scale)
+
+
+def divided_in_float16(total, scale, rate):
+    return np.float32(rate) * (total / scale)
+
+
+@pytest.mark.parametrize("step", [in_float16, divided_in_float16])
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_an_infinity_that_is_masked_loses_its_point(step, seeds):
+    """By 2**16, which float16 has as infinity, an infinity gives NaN and all else 0."""
+    parts = {part.what: part for part in mark_by_name("05", masked(step), seeds).parts}
+    assert not parts["an infinity or NaN in the sum"].points
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_a_step_in_float16_is_named(seeds):
+    def update(master, total, scale, rate):
+        if np.isfinite(total).all():
+            master = master - in_float16(total, scale, rate)
+        return master, master.astype(np.float16)
+
+    for function, also in ((update, ""), (masked(in_float16), "skip only the elements")):
+        lost = [part.sentence for part in mark_by_name("05", function, seeds).parts]
+        said = [each for each in lost if each]
+        assert said and all("in float16, where" in each and also in each for each in said), said

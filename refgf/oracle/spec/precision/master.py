@@ -193,7 +193,9 @@ UPDATE_05 = Exercise("05.4", update)
 UPDATE_05.part("scale 1", 2, sums_for((1.0, 1.0, 1.0)))
 UPDATE_05.part("a large scale", 2, sums_for((2.0**10, 2.0**16, 2.0**16)))
 UPDATE_05.part(
-    "an infinity or NaN in the sum", 1, sums_for((2.0**16,) * 3, (np.inf, np.nan, -np.inf))
+    "an infinity or NaN in the sum",
+    1,
+    sums_for((2.0**10, 2.0**16, 2.0**10), (np.inf, np.nan, -np.inf)),  # float16 has no 2**16
 )
 
 
@@ -212,6 +214,32 @@ def no_master(master, total, scale, rate):
 )
 def divides_in_float16(master, total, scale, rate):
     return update(master, total / scale, 1.0, rate)
+
+
+def in_float16(total, scale, rate):
+    """rate times gradients, all in float16."""
+    return np.float16(rate) * (total / np.float16(scale))
+
+
+@UPDATE_05.mistake(
+    "you divide by the scale and multiply by the rate in float16, where small gradients become "
+    "zero and 2**16 is infinite: convert the sum to float32 first"
+)
+def multiplies_in_float16(master, total, scale, rate):
+    if np.isfinite(total).all():
+        master = master - in_float16(total, scale, rate)
+    return master, master.astype(np.float16)
+
+
+@UPDATE_05.mistake(
+    "you skip only the elements that are not finite: the whole step is skipped; and you compute in "
+    "float16, where small gradients become zero and 2**16 is infinite: convert the sum to float32 "
+    "first"
+)
+def skips_elements_in_float16(master, total, scale, rate):
+    step = in_float16(total, scale, rate)
+    master = master - np.where(np.isfinite(step), step, np.float16(0))
+    return master, master.astype(np.float16)
 
 
 @UPDATE_05.mistake("a NaN in the sum skips the step too, not only an infinity")
