@@ -25,6 +25,7 @@ SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER)
 LAYOUT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 Runs = dict[tuple[str, ...], list[int]]  # where each run of tokens begins
 ANSWERS = "the published answers"
+SHORT = 100  # tokens of one's own: one short function, which right files share by themselves
 NEAR = 0.9  # files that share as much with another one of a group belong to it
 
 
@@ -35,6 +36,11 @@ class Words(NamedTuple):
     lines: list[int]
     runs: Runs
     given: set[int]
+
+    @property
+    def own(self) -> int:
+        """How many tokens are one's own."""
+        return len(covered(self, self.runs))
 
 
 class Alike(NamedTuple):
@@ -113,6 +119,12 @@ def ranges(lines: set[int]) -> str:
     return ", ".join(found)
 
 
+def shown(pair: Alike) -> str:
+    """The number, and the lines of each file."""
+    lines = map("{}: lines {}".format, pair.names, pair.lines)
+    return f"{pair.share:4.0%}  " + "\n      ".join(lines)
+
+
 def groups(pairs: list[Alike]) -> list[list[str]]:
     """Three files or more, each of which shares NEAR with another one of them; largest first."""
     group_of: dict[str, set[str]] = {}
@@ -154,15 +166,19 @@ def report(lesson: str, paths: list[str], most: int) -> tuple[str, bool]:
     lines = [
         f"{len(names)} files alike, each by {NEAR:.0%} or more to another one of them:\n      "
         + "\n      ".join(names)
+        + "\n      the two of them that are most alike:\n"
+        + shown(next(pair for pair in pairs if set(pair.names) <= set(names)))
         for names in grouped
     ]
-    lines += [
-        f"{pair.share:4.0%}  " + "\n      ".join(map("{}: lines {}".format, pair.names, pair.lines))
-        for pair in apart[:most]
-    ]
+    lines += map(shown, apart[:most])
     if left := apart[most:]:
         first = f"the first of them {left[0].share:.0%}"
         lines.append(f"pairs not shown: {len(left)}, {first}: --most {len(apart)}")
+    if short := [f"{file.name} ({file.own})" for file in files if file.own < SHORT]:
+        lines.append(
+            f"fewer than {SHORT} tokens besides the starter's, which is little to compare: right "
+            f"files of this length are alike by themselves: {', '.join(short)}"
+        )
     median = statistics.median(pair.share for pair in pairs)
     about = (
         f"{len(pairs)} pairs, median {median:.0%}. Short functions are alike by themselves: read"

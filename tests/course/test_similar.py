@@ -136,9 +136,43 @@ def test_a_group_is_one_entry_and_what_is_not_shown_is_counted(tmp_path, capsys)
     printed = capsys.readouterr().out
     group = "\n      ".join([*files[:3], "the published answers"])
     head = "4 files alike, each by 90% or more to another one of them:"
-    assert printed.startswith(f"{head}\n      {group}\n100%  {files[3]}: lines ")
-    assert printed.count(": lines ") == 2 and "pairs not shown" not in printed
+    two = f"{head}\n      {group}\n      the two of them that are most alike:\n"
+    found = re.match(rf"{re.escape(two)}100%  (.*): lines .*\n      (.*): lines .*\n", printed)
+    assert found[1] != found[2] and {found[1], found[2]} <= set(group.split("\n      "))
+    assert printed[found.end() :].startswith(f"100%  {files[3]}: lines ")
+    assert printed.count(": lines ") == 4 and "pairs not shown" not in printed
     assert main(["similar", "03", *files, "--most", "0"]) == 0
     printed = capsys.readouterr().out
-    assert ": lines " not in printed and f"{files[2]}\n" in printed
+    assert printed.count(": lines ") == 2 and f"{files[2]}\n" in printed
     assert "pairs not shown: 1, the first of them 100%: --most 1\n" in printed
+
+
+POOL = """
+def pool_slices(sizes):
+    found, start = [], 0
+    for size in sizes:
+        found.append((start, start + size))
+        start += size
+    return found
+"""
+OTHER_POOL = """
+def pool_slices(sizes):
+    result, begin = [], 0
+    for n in sizes:
+        result.append((begin, begin + n))
+        begin = begin + n
+    return result
+"""
+
+
+def test_a_short_file_has_little_to_compare(tmp_path, capsys):
+    """Right files of one short function are alike without a copy."""
+    texts = {"short": POOL, "too": OTHER_POOL, "long": ANSWERS, "starter": STARTER}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    files = [str(tmp_path / f"{name}.py") for name in texts]
+    assert main(["similar", "03", *files]) == 0
+    (line,) = [x for x in capsys.readouterr().out.splitlines() if "little to compare" in x]
+    named = dict(re.findall(r"(\w+)\.py \((\d+)\)", line))
+    assert named.keys() == {"short", "too", "starter"} and named["starter"] == "0"
+    assert share(POOL, OTHER_POOL).share > 0.3
