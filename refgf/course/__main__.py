@@ -74,21 +74,23 @@ def run_build(options: argparse.Namespace) -> int:
         options.output = str(Path(output) / lesson) if several and output else output
         build_one(options, lesson)
     if several:
-        points, of, whose, where = most_shared(names, options.seed or 0)
+        points, of, whose, where, others = most_shared(names, options.seed or 0)
         print(
             f"one group's answers get at most {points} of {of} points in another: {whose}'s as "
-            f"{where}; other numbers may share less"
+            f"{where}; of the other pairs {others} share more than half; other numbers may share "
+            "less"
         )
     return 0
 
 
 def after(lesson: str, earlier: list[int]) -> int:
     """The next variant, and what earlier answers get in it, printed."""
-    number, points, of, whose = next_variant(lesson, earlier)
+    number, points, of, whose, others = next_variant(lesson, earlier)
     if 2 * points > of:
         print("in every next variant earlier answers get more than half of the points; the least:")
     print(
         f"variant {number}: earlier answers get at most {points} of {of} in it: variant {whose}'s"
+        + f"; of the others' {others} get more than half" * (len(earlier) > 1)
     )
     return number
 

@@ -5,6 +5,7 @@ import itertools
 import re
 import runpy
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,15 +79,23 @@ def lesson_files(lesson: str) -> LessonFiles:
     return by_other_rules(found, variant) if variant else found
 
 
-def most_shared(names: list[str], seed: int) -> tuple[int, int, str, str]:
-    """(points, of, whose, where): the most that one variant's answers get in another one."""
+def most_shared(names: list[str], seed: int) -> tuple[int, int, str, str, int]:
+    """(points, of, whose, where, others): the most that one variant's answers get in another one.
+
+    others: how many other pairs share more than half.
+    """
     files = [lesson_files(name) for name in names]
     written = {each.number: runpy.run_path(str(each.answers)) for each in files}
-    pairs = itertools.permutations(files, 2)
-    return max(
+    found = sorted(
         (gets(written[a.number], b, PUBLIC_SEED, seed), b.points, a.number, b.number)
-        for a, b in pairs
+        for a, b in itertools.permutations(files, 2)
     )
+    return *found[-1], above_half(found[:-1])
+
+
+def above_half(found: Iterable[tuple]) -> int:
+    """How many of these (points, of, ...) are more than half."""
+    return sum(2 * points > of for points, of, *_ in found)
 
 
 def gets(functions: dict[str, Any], where: LessonFiles, *seeds: int) -> int:
@@ -94,21 +103,22 @@ def gets(functions: dict[str, Any], where: LessonFiles, *seeds: int) -> int:
     return sum(mark_of(each, functions[each.name], seeds).points for each in where.exercises)
 
 
-def next_variant(lesson: str, earlier: list[int]) -> tuple[int, int, int, int]:
-    """(number, points, of, whose): the next variant, where the answers to earlier ones get least.
+def next_variant(lesson: str, earlier: list[int]) -> tuple[int, int, int, int, int]:
+    """(number, points, of, whose, others): the next variant, where earlier answers get least.
 
     Of numbers that choose the same rules the first counts. points: the most that one of the earlier
-    ones gets for public cases; hidden ones can only lose some of them. whose: its number.
+    ones gets for public cases; hidden ones can only lose some of them. whose: its number. others:
+    how many other earlier ones get more than half.
     """
     written = {n: runpy.run_path(str(lesson_files(f"{lesson}v{n}").answers)) for n in earlier}
     start, found = max(earlier) + 1, {}
     for number in range(start, start + NEXT):
         found.setdefault(tuple(rules(lesson, number)), number)
 
-    def kept(number: int) -> tuple[int, int, int, int]:
+    def kept(number: int) -> tuple[int, int, int, int, int]:
         files = lesson_files(f"{lesson}v{number}")
-        points, whose = max((gets(written[n], files, PUBLIC_SEED), n) for n in earlier)
-        return number, points, files.points, whose
+        all_kept = sorted((gets(written[n], files, PUBLIC_SEED), files.points, n) for n in earlier)
+        return number, *all_kept[-1], above_half(all_kept[:-1])
 
     return min(map(kept, found.values()), key=lambda each: each[1])
 

@@ -123,8 +123,8 @@ def test_variants_of_a_class_are_built_at_once_with_one_seed(tmp_path, capsys):
     folders = [tmp_path / "c" / name for name in ("03v1", "03v5")]
     seed = seed_of(folders[0])
     assert seed and seed == seed_of(folders[1])
-    points, of, whose, where = most_shared(["03v1", "03v5"], seed)
-    said = f"get at most {points} of {of} points in another: {whose}'s as {where}; "
+    points, of, whose, where, others = most_shared(["03v1", "03v5"], seed)
+    said = f"get at most {points} of {of} points in another: {whose}'s as {where}; of the other "
     assert (
         said in capsys.readouterr().out and 0 < points < of and {whose, where} == {"03v1", "03v5"}
     )
@@ -132,6 +132,15 @@ def test_variants_of_a_class_are_built_at_once_with_one_seed(tmp_path, capsys):
     assert (
         main([*made[:3], "1,-5", *made[4:]]) == 2 and "wanted one lesson" in capsys.readouterr().err
     )
+
+
+def test_pairs_above_half_are_counted_besides_the_worst():
+    """10 and 11 choose the same rules in lesson 03: each has all points in the other."""
+    points, of, *_, others = most_shared(["03v10", "03v11", "03v5"], SEED)
+    assert (points, others) == (of, 1)
+    assert most_shared(["03v10", "03v11"], SEED)[-1] == 1
+    twice = next_variant("03", [10, 11])
+    assert twice[-1] == (2 * twice[1] > of)
 
 
 def in_next(lesson, earlier, number):
@@ -144,7 +153,8 @@ def in_next(lesson, earlier, number):
 @pytest.mark.parametrize("lesson, earlier", [("03", [7]), ("04", [1]), ("04", [0, 3]), ("08", [9])])
 def test_the_next_variant_shares_least_with_earlier_ones(lesson, earlier):
     """At most half, and no other rules share less; a number behind the earlier ones."""
-    number, most, of, whose = next_variant(lesson, earlier)
+    number, most, of, whose, others = next_variant(lesson, earlier)
+    assert not others
     assert number > max(earlier) and whose in earlier and 2 * most <= of
     assert (most, of) == in_next(lesson, earlier, number)
     others = {tuple(rules(lesson, n)): n for n in range(40)}.values()
@@ -154,7 +164,7 @@ def test_the_next_variant_shares_least_with_earlier_ones(lesson, earlier):
 def test_a_build_after_earlier_ones(tmp_path, capsys):
     made = ["build", "04", "--for", "plain", "--output", str(tmp_path), "--after"]
     assert main([*made, "1"]) == 0
-    number, most, of, _ = next_variant("04", [1])
+    number, most, of, *_ = next_variant("04", [1])
     said = f"variant {number}: earlier answers get at most {most} of {of} in it: variant 1's\n"
     printed = capsys.readouterr().out
     assert printed.startswith(said) and (tmp_path / "starter" / f"04v{number}.py").is_file()
@@ -162,6 +172,7 @@ def test_a_build_after_earlier_ones(tmp_path, capsys):
     assert main([*made, ",".join(map(str, each))]) == 0  # nothing is left to ask
     head, said, *_ = capsys.readouterr().out.splitlines()
     assert "more than half" in head and f"at most {of} of {of} in it: variant" in said
+    assert f"; of the others' {next_variant('04', each)[-1]} get more than half" in said
     assert main([*made, "-1"]) == 2 and "got 04 --after -1; wanted" in capsys.readouterr().err
 
 
