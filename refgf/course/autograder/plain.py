@@ -22,9 +22,10 @@ from refgf.course.autograder.submission import (
     submitted_file,
 )
 from refgf.oracle.foreign.report import as_name
+from refgf.oracle.grade.counter import Counter
 from refgf.oracle.grade.mark import Mark
 from refgf.oracle.grade.marking import answered, divided, in_words, no_points
-from refgf.oracle.grade.report import as_csv, as_text, cell, totals
+from refgf.oracle.grade.report import as_csv, as_text, cell, to_look_at, totals
 from refgf.oracle.grade.sandbox import workers
 
 LONGEST = 200  # bytes of a name, of the 255 that a file system bears
@@ -50,23 +51,23 @@ def main() -> int:
             asked = variants(options.variants, students, lesson)
         require_same_class(table, {lesson, *asked}, students)
         options.output.mkdir(parents=True, exist_ok=True)
-        with ThreadPoolExecutor(workers()) as pool:
+        counter = Counter(len(students))
+        with counter, ThreadPoolExecutor(workers()) as pool:
             for row in pool.map(marked_student, students, asked):
                 rows.append(row)
                 write(options.output / f"{file_name(row[0])}.txt", text_of(row))
                 write(table, as_csv(rows, seed).replace("file,", "student,", 1))
-                print("{}: {} of {} points".format(row[0], *totals(row[1])), flush=True)
+                counter.says("{}: {} of {} points".format(row[0], *totals(row[1])))
     except (ValueError, OSError) as error:
         print(f"grade.py: {error}", file=sys.stderr)
         return 2
-    print(f"{len(rows)} students: {table}, and a text file for each")
-    wanted = "the variant of their line" if options.variants else in_words(lesson)
-    for said, names in (
-        ("no points, neither a folder nor a file NAME.py", map(as_name, unread(students))),
-        (f"these do not answer {wanted}", strangers(rows)),
-    ):
-        if found := ", ".join(names):
-            print(f"{said}: {found}")
+    rate = f"{counter.passed_s:.0f} s, {counter.passed_s / len(rows):.1f} s each"
+    lines = [f"{len(rows)} students in {rate}: {table}, and a text file for each says why"]
+    lines += to_look_at(rows)
+    if others := ", ".join(strangers(rows)):
+        wanted = "the variant of their line" if options.variants else in_words(lesson)
+        lines.append(f"these do not answer {wanted}: {others}")
+    print("\n".join(lines))
     return 0
 
 

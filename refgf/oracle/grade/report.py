@@ -25,6 +25,7 @@ UNJUDGED = {  # what a sentence on an exercise says, and in a word why nothing o
     "not written": "not written",
     "absent": "absent",
 }
+UNWRITTEN = ("not written", "absent")
 FORBIDDEN = re.compile("raised PermissionError: (an|this) exercise may not")
 
 
@@ -59,17 +60,35 @@ def as_data(marks: list[Mark], lesson: str, file: str) -> dict:
     return {"lesson": lesson, "file": file, "points": points, "of": of, "exercises": exercises}
 
 
-def unjudged(marks: list[Mark]) -> str:
-    """Why exercises have no points without being judged: "lazy_calls: hung"; "" if all are."""
+def kinds(marks: list[Mark]) -> dict[str, str]:
+    """{exercise: why it has no points without being judged: "hung"}"""
     found = {}
     for mark in marks:
         said = mark.parts[0].sentence if not mark.points else ""
         why = next((word for start, word in UNJUDGED.items() if said.startswith(start)), "")
         if why := "forbidden" if FORBIDDEN.search(said) else why:
             found[mark.name] = why
+    return found
+
+
+def unjudged(marks: list[Mark]) -> str:
+    """The same in a cell: "lazy_calls: hung", "no import" of a whole file; "" if all are judged."""
+    found = kinds(marks)
     if len(found) == len(marks) and len(set(found.values())) == 1:
         return next(iter(found.values()))
     return "; ".join(f"{name}: {why}" for name, why in found.items())
+
+
+def to_look_at(rows: list[tuple[str, list[Mark], str, str]]) -> list[str]:
+    """A line for each kind: "hung: bob (lazy_calls), carl". What is not written yet is no news."""
+    found: dict[str, list[str]] = {}
+    for name, marks, *_ in rows:
+        mine = kinds(marks)
+        for why in dict.fromkeys(mine.values()):
+            whose = [exercise for exercise in mine if mine[exercise] == why]
+            where = f" ({', '.join(whose)})" if len(whose) < len(marks) else ""
+            found.setdefault(why, []).append(name + where)
+    return [f"{why}: {', '.join(found[why])}" for why in sorted(found) if why not in UNWRITTEN]
 
 
 def as_csv(rows: list[tuple[str, list[Mark], str, str]], seed: int | None) -> str:
