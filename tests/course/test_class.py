@@ -15,6 +15,7 @@ import pytest
 from refgf.course.autograder import plain
 from refgf.course.build import build
 from refgf.course.lesson import lesson_files
+from refgf.course.platforms import PLATFORMS
 from refgf.oracle.grade import counter, sandbox
 from refgf.oracle.grade.marking import exercises_of, no_points
 from refgf.oracle.grade.report import as_csv, to_look_at
@@ -164,6 +165,10 @@ def test_a_line_for_each_kind_names_the_files():
         f"hung: bob ({names[1]}, {names[3]}), emil",
         "no import: carl",
     ]
+
+
+def test_the_teachers_page_says_how_long_a_class_takes():
+    assert "minutes for a class of 60" in PLATFORMS["plain"].install(lesson_files(LESSON))
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])

@@ -23,6 +23,11 @@ def install(lesson: LessonFiles) -> str:
    `marks.csv` there has a line for each student; `NAME.txt` has the sentences for one. The column
    `answers` says which lesson a file's first lines name: another group's file says another one.
    A folder with the marks of other students or of another lesson is refused.
+   The last lines name, for each kind, the files of which something could not be judged: hung,
+   forbidden, no import. On a terminal a counter says how many files are done and how long the rest
+   takes, and the end says the seconds a file. Ten right files took 8 s each in lesson 03 and 18 s
+   in lesson 01, where each rank has processes of its own: 8 to 18 minutes for a class of 60.
+   Measured on two processors that other programs used, too (load 9); idle ones take less.
 4. Does each student have his own variant? Write a table with a line NAME,NUMBER for each and add
    `--variants variants.csv`: one command, with any variant's build, marks all of them.
 

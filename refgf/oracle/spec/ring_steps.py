@@ -139,7 +139,7 @@ def few_costs(random: np.random.Generator) -> list[tuple]:
 IN_BYTES = "you count bytes, 4 for each element; wanted elements"
 COST_01 = Exercise("01.2", ring_traffic, "ring_cost")
 COST_01.part(DIVIDES, 2, costs([(12, 3), (8, 4), (10, 5)], 6, (0, 1)))
-COST_01.part(ANY, 2, costs([(13, 4), (7, 3), (20, 7)], 6, (1, 6)))
+COST_01.part(ANY, 2, costs([(13, 4), (7, 3), (20, 7), (15, 2)], 6, (1, 6)))
 COST_01.part(FEW, 1, few_costs)
 
 

@@ -118,7 +118,7 @@ def memory_at_the_ridge(flops, nbytes, peak, bandwidth):
 
 BETWEEN, EXACTLY = "a batch between 2 and 200", "a batch that is exactly at the ridge point"
 
-ENDS = "one image is enough, no batch is large enough"
+ENDS = "one image is enough, 1000 are, or no batch is"
 
 
 def exact_batch(
@@ -145,10 +145,14 @@ def between(random: np.random.Generator) -> list[tuple]:
     rows = [(8, 8, 1.25e9, 1e9)]
     for largest in (40, 200):
         inputs, outputs = random.integers(300, 900, 2).tolist()
-        batch = int(random.integers(10, largest))
-        a, b = (flops_a_byte(n, inputs, outputs) for n in (batch - 1, batch))
-        rows.append((inputs, outputs, (a + b) / 2 * 2.0**30, 2.0**30))
+        rows.append(layer(inputs, outputs, int(random.integers(10, largest))))
     return rows
+
+
+def layer(inputs: int, outputs: int, batch: int) -> tuple:
+    """A case whose answer is this batch."""
+    a, b = (flops_a_byte(n, inputs, outputs) for n in (batch - 1, batch))
+    return inputs, outputs, (a + b) / 2 * 2.0**30, 2.0**30
 
 
 def at_the_ridge(random: np.random.Generator) -> list[tuple]:
@@ -161,7 +165,7 @@ def at_the_ridge(random: np.random.Generator) -> list[tuple]:
 def ends(random: np.random.Generator) -> list[tuple]:
     """Where no batch of 1000 images is large enough, none is, so that nobody searches for ever."""
     rows = [(64, 64, 2.0**30, 2.0**32), (8, 8, 2.0**31, 2.0**30), (16, 20, 2.0**34, 2.0**30)]
-    return [*rows, (*random.integers(64, 999, 2).tolist(), 2.0**30, 2.0**32)]
+    return [*rows, layer(8, 8, 1000), (*random.integers(64, 999, 2).tolist(), 2.0**30, 2.0**32)]
 
 
 BATCH_15 = Exercise("15.3", ridge_batch)

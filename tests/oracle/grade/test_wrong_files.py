@@ -5,6 +5,7 @@ import pytest
 
 from refgf.oracle.grade import marking
 from refgf.oracle.grade.trusted import mark_of
+from tests.support.students import ANSWERS
 
 SEEDS = [(2019,), (2019, 1), (2019, 77)]
 
@@ -134,3 +135,33 @@ def test_a_step_in_float16_is_named(seeds):
         lost = [part.sentence for part in mark_by_name("05", function, seeds).parts]
         said = [each for each in lost if each]
         assert said and all("in float16, where" in each and also in each for each in said), said
+
+
+MUTANTS = {  # lesson, function: (of the answers, in its place)
+    ("01", "ring_cost"): ("if p == 1:", "if p in (1, 2):"),
+    ("06", "choose"): ("* percent / 100)", "* percent / 101)"),
+    ("06", "choose "): (', kind="stable"', ""),
+    ("09", "greedy_counts"): (
+        "counts, begin, start_s = [], 0, 0.0",
+        "counts, begin, start_s = [], 0, 1.0",
+    ),
+    ("09", "greedy_counts "): ("nbytes[begin : i + 1]", "nbytes[begin : i + 2]"),
+    ("12", "top_k"): (', kind="stable"', ""),
+    ("13", "epoch"): ("ws.sum(axis=0)", "ws.sum()"),
+    ("15", "ridge_batch"): ("range(1, 1001)", "range(1, 1000)"),
+    ("17", "low_rank_sum"): (".all(axis=0)", ".all()"),
+    ("17", "low_rank_sum "): (".all(axis=0)", ".any(axis=0)"),
+}
+
+
+@pytest.mark.parametrize("lesson, name", MUTANTS)
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_a_changed_answer_loses_points(lesson, name, seeds):
+    """A boundary, or a sort that is not stable, was right in all cases once."""
+    old, new = MUTANTS[lesson, name]
+    text = (ANSWERS / f"{lesson}.py").read_text()
+    assert text.count(old) == 1
+    functions: dict = {}
+    exec(text.replace(old, new), functions)  # noqa: S102  ours
+    mark = mark_by_name(lesson, functions[name.strip()], seeds)
+    assert mark.points < mark.of

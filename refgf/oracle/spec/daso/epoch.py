@@ -70,18 +70,19 @@ def replay(
 
 
 def runs(*rows: tuple[int, int, int, int]) -> Callable:
-    """Cases of epoch; rows of (batches, nodes, B, W)."""
+    """Cases of epoch; rows of (batches, nodes, B, W). One parameter, in the last case two."""
 
     def cases(random):
         return [
             (
-                tenths(random, 1, dtype=float),
-                tenths(random, batches, nodes, 1, dtype=float),
+                tenths(random, n, dtype=float),
+                tenths(random, batches, nodes, n, dtype=float),
                 global_skip,
                 wait,
                 random.integers(1, 10).item() / 10,
             )
-            for batches, nodes, global_skip, wait in rows
+            for number, (batches, nodes, global_skip, wait) in enumerate(rows, start=1)
+            for n in [1 + (number == len(rows))]
         ]
 
     return cases

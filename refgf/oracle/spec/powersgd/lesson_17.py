@@ -113,12 +113,24 @@ def matrices(p: int, r: int, zeros: bool = False) -> Callable:
     return cases
 
 
+def some_zeros(random: np.random.Generator) -> list[tuple]:
+    """The sum has rank 1, so that one of two columns of q stays; a column of all matrices is 0."""
+    q = tenths(random, 3, 2, dtype=np.float64) + np.eye(3, 2)
+    ms = [tenths(random, 3, 3, dtype=np.float64) for _ in range(2)]
+    one_row = [ms[0], np.outer([1.0, 2.0, -1.0], ms[1][0]) - ms[0]]
+    return [(one_row, q), ([m * [1.0, 0.0, 1.0] for m in ms], q)]
+
+
 SUM_17 = Exercise("17.3", low_rank_sum, relative=1e-6)
 SUM_17.part("one rank, r = 1", 1, matrices(1, 1))
 SUM_17.part(
     "several ranks, r = 1", 2, lambda random: matrices(2, 1)(random) + matrices(3, 1)(random)
 )
-SUM_17.part("r = 2", 1, lambda random: matrices(2, 2)(random) + matrices(5, 2)(random))
+SUM_17.part(
+    "r = 2",
+    1,
+    lambda random: [*matrices(2, 2)(random), *matrices(5, 2)(random), *some_zeros(random)],
+)
 SUM_17.part("gradients of zeros: q stays", 1, matrices(2, 1, zeros=True))
 SUM_17.mistake("P is made orthogonal after the sum over ranks, not before")(orthogonal_too_early)
 SUM_17.mistake("P is made orthogonal before it meets M again")(not_orthogonal)

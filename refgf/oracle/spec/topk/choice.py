@@ -140,10 +140,12 @@ def different(random: np.random.Generator, n: int) -> np.ndarray:
 def with_ties(random: np.random.Generator) -> list[tuple]:
     n = int(random.integers(6, 12))
     signs = random.choice([-1.0, 1.0], n)
+    long = random.choice([-1.0, 1.0], 100) * random.integers(1, 4, 100)  # for unstable sorts
     return [
         (np.array([2.0, -2, 5, 2, -2, 1]), 3),
         (signs * 3, 3),
         (signs * ([1, 4, 4, 4] + [2] * (n - 4)), 2),
+        (long, 50),
     ]
 
 
