@@ -207,8 +207,7 @@ def explain(options: Options) -> int:
 def grade(options: Options) -> int:
     """Marks for students' files."""
     from refgf.oracle.foreign.report import unsafe
-    from refgf.oracle.grade import report
-    from refgf.oracle.grade.counter import Counter
+    from refgf.oracle.grade import counter, report
     from refgf.oracle.grade.marking import STILL_OPEN, answered, in_short
     from refgf.oracle.grade.marking import grade as grade_file
     from refgf.oracle.grade.sandbox import workers
@@ -220,10 +219,10 @@ def grade(options: Options) -> int:
         return file, grade_file(file, options.lesson, options.seed)
 
     rows, several = [], len(options.files) > 1
-    with Counter(len(options.files)) as counter, ThreadPoolExecutor(workers()) as pool:
+    with counter.Counter(len(options.files)) as screen, ThreadPoolExecutor(workers()) as pool:
         for file, marks in pool.map(graded, options.files):
             rows.append((file, marks))
-            counter.says(f"{file}\n" * several + report.as_text(marks))
+            screen.says(f"{file}\n" * several + report.as_text(marks))
     if STILL_OPEN:
         print(unsafe(STILL_OPEN, "marks are"))
     if options.json:
