@@ -35,9 +35,8 @@ def few() -> set[str]:
 
 
 FEW = few()
-EACH = [
-    pytest.param(name, id=name, marks=[] if name in FEW else pytest.mark.long) for name in VARIANTS
-]
+EACH = [*sorted(FEW)]
+EACH += [pytest.param(n, marks=pytest.mark.long) for n in VARIANTS[::3] if n not in FEW]
 
 
 def points(functions, lesson, seeds=(SEED,)):
@@ -51,7 +50,7 @@ def test_published_answers_get_few_points_and_the_variants_own_get_all(name):
     assert points(runpy.run_path(str(published.answers)), lesson) <= 0.4 * lesson.points
     mine = runpy.run_path(str(lesson.answers))
     assert points(mine, lesson) == lesson.points == published.points
-    for exercise in lesson.exercises:
+    for exercise in [each for each in lesson.exercises if each not in published.exercises]:
         assert [m.sentence for m in exercise.mistakes if not costs(exercise, m)] == []
 
 

@@ -18,8 +18,6 @@ COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
 FUNCTIONS = ("ring_allreduce", "direct_allreduce", "csc_run")
 SOME = (
-    "csc-dgc",
-    "csc-history",
     "csc-none",
     "ring-p4-n9-float16-invariant",
     "ring-p4-n11-float32-sensitive-wire-float16",
@@ -39,12 +37,13 @@ def build(folder, program, change=("", "")):
     return Command(f"{folder / program} {{case}} {{out}}")
 
 
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
-def test_the_c_program_passes_ring_direct_and_csc(tmp_path, every):
-    verdicts = verify(CASES[::every], build(tmp_path, "foreign"))
+@pytest.mark.parametrize("fifths", [[0], pytest.param([1, 2, 3, 4], marks=pytest.mark.long)])
+def test_the_c_program_passes_ring_direct_and_csc(tmp_path, fifths):
+    chosen = [case for at, case in enumerate(CASES) if at % 5 in fifths]
+    verdicts = verify(chosen, build(tmp_path, "foreign"))
     assert [f"{v.case.name}: {v.failure}" for v in verdicts if v.status == "fail"] == []
     absent = {v.case.name for v in verdicts if v.status == "absent"}
-    assert all(name.startswith("csc-lars") for name in absent) and len(verdicts) > 100 / every
+    assert all(name.startswith("csc-lars") for name in absent) and len(verdicts) > 20 * len(fifths)
 
 
 def in_long(old, new, looks):

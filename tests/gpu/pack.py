@@ -77,10 +77,10 @@ def download(python: str, folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *platforms]
     command += ["--only-binary", ":all:", "--python-version", python, "--implementation", "cp"]
     folder.mkdir()
-    for module, name in WHEELS.items():
-        with tempfile.TemporaryDirectory() as place:
-            subprocess.run([*command, "--dest", place, name], check=True)
-            (wheel,) = Path(place).iterdir()
+    with tempfile.TemporaryDirectory() as place:
+        subprocess.run([*command, "--dest", place, *WHEELS.values()], check=True)
+        for module, name in WHEELS.items():
+            (wheel,) = Path(place).glob(f"{name.replace('-', '_')}-*.whl")
             shutil.copy(wheel, folder / f"{module}.whl")
 
 
