@@ -185,7 +185,7 @@ def host_name(facts: Facts) -> Check:
 def gpu(facts: Facts) -> Check:
     """Is there CuPy for the GPUs? gpu_asked: by --gpu; then without both it is broken."""
     gpus, cupy = facts["gpus"], facts["cupy"]
-    names = f"{len(gpus)} GPUs ({', '.join(sorted(set(gpus)))})"
+    names = f"{len(gpus)} GPU{'s' * (len(gpus) > 1)} ({', '.join(sorted(set(gpus)))})"
     broken = "broken" if facts["gpu_asked"] else "look"
     if not gpus and facts["gpu_asked"]:
         fix = "nvidia-smi   (and read why; under Slurm ask for one: sbatch --gpus=1)"

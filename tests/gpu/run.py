@@ -44,11 +44,12 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     os.environ.update(MPI_ENVIRONMENT | os.environ)
     unpacked = tempfile.TemporaryDirectory(prefix="refgf-gpu-")
+    usable.keep_kernels(Path(unpacked.name, "kernels"))
     taken = usable.prepare(ROOT / "wheels", Path(unpacked.name))
     if missing := usable.why_no_gpu():
         print(
-            f"gpu-check: got no GPU ({missing}); wanted CuPy and a GPU that it sees; "
-            "next: python -m refgf.doctor --gpu",
+            f"gpu-check: got no GPU ({missing}) with {sys.executable}; wanted CuPy and a GPU that "
+            "it sees; next: PYTHON=... of another one, or python -m refgf.doctor --gpu",
             file=sys.stderr,
         )
         return 1

@@ -70,6 +70,7 @@ def checked(monkeypatch, tmp_path):
 
 
 SUFFIXES = ".json", ".md", ".txt"
+SILENT = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
 # ---- is there a GPU ----
@@ -103,6 +104,17 @@ def test_without_a_gpu_one_sentence_and_nothing_left_behind(monkeypatch, tmp_pat
     assert told.out == "" and not list(tmp_path.iterdir())
     assert told.err.startswith("gpu-check: got no GPU (") and told.err.count("\n") == 1
     assert "; wanted CuPy and a GPU that it sees; next: " in told.err
+
+
+def test_a_home_that_takes_no_kernels_is_not_needed(tmp_path):
+    """CuPy alone would not be imported there."""
+    environment = clean_environment() | {"HOME": "/dev/null/home", "TMPDIR": str(tmp_path)}
+    environment["PYTHONPATH"] = f"{AS_CUPY}{os.pathsep}{environment['PYTHONPATH']}"
+    command = [sys.executable, HERE / "run.py", "--only", "neither"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert "no part has such a name" in ended.stderr and not list(tmp_path.iterdir())
+    alone = subprocess.run([sys.executable, "-c", "import cupy"], env=environment, **SILENT)
+    assert alone.returncode
 
 
 @pytest.mark.parametrize(
@@ -310,6 +322,20 @@ def test_the_parts_are_what_they_say():
     # and the last part of each stage that fails has its patience, too
     ends_s = [stage.limit_s + 2 * perform.PATIENCE_S for stage in parts.STAGES]
     assert sum(stage.limit_s for stage in parts.STAGES) <= 9 * 60 and sum(ends_s) < 600
+
+
+def test_pages_say_what_the_figure_has():
+    record = json.loads((ROOT / "figures/gpu/gpu.json").read_text())
+    rates = {
+        ratio["name"].partition(":")[0]: ratio["ratio"]
+        for ratio in record["ratios"]
+        if ratio["name"].endswith("refgf over PyTorch")
+    }
+    words = {3: "third", 4: "quarter", 5: "fifth", 6: "sixth", 7: "seventh", 8: "eighth"}
+    slowest, fastest = (words[round(1 / f(rates.values()))] for f in (min, max))
+    assert f"a {slowest} to a {fastest} of PyTorch's rate" in (ROOT / "README.md").read_text()
+    told = (ROOT / "docs/gpu.md").read_text()
+    assert len(rates) == 5 and all(f"{rate:.2f}" in told for rate in rates.values())
 
 
 def test_networks_and_precisions_are_those_of_the_benchmark():

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -38,6 +39,16 @@ def why_no_gpu() -> str | None:
         return None if cupy.cuda.runtime.getDeviceCount() else "CuPy counts no device"
     except Exception as error:  # no CuPy, no driver, no device: each has an exception of its own
         return f"{type(error).__name__}: {error}"
+
+
+def keep_kernels(folder: Path) -> None:
+    """CuPy keeps compiled kernels in FOLDER if it cannot in the home: without one it fails."""
+    usual = os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache"
+    try:
+        os.makedirs(usual, exist_ok=True)
+        tempfile.TemporaryFile(dir=usual).close()
+    except OSError:
+        os.environ["CUPY_CACHE_DIR"] = str(folder)
 
 
 def prepare(wheels: Path, folder: Path) -> list[str]:
