@@ -26,6 +26,7 @@ NOISY = 0.2  # relative; times farther from the fitted line are named in a warni
 GIVEN = 0.05  # relative error of a given rate that its interval holds (fabric.CHOSEN)
 MOST_OVER = 1.1  # of the line's rate / that of the longest message; beyond, warned of (chosen)
 LONG, LONG_POWER = 64 << 20, 0.6  # bytes from which a time grows at least so (`BeyondSizes`)
+SHORTER = 0.5, 1.5  # times that of the shortest measured call (`BeyondSizes`)
 GAP = 3  # times the size before: a curve between them would be a guess (chosen)
 AVOIDED = 1024  # bytes: below, protocols differ from those of gradients
 MOST_FIRST = 1 << 20  # bytes: times of larger messages say little about alpha (chosen)
@@ -73,7 +74,9 @@ class BeyondSizes:
     that was measured take 1 to r times its time. If it has LONG bytes or more, they take at least
     r ** LONG_POWER times. 41 public texts of NCCL were cut at 1 to 256 MiB: 94 to 100 % of the
     times of longer calls lie between these ends or within 5 % of them. They were cut at 2 KiB to
-    64 MiB: 88 to 100 % of those of shorter calls do. In a gap (`gaps`) a call may take the time of
+    64 MiB: 88 to 100 % of those of shorter calls do. Latencies scatter, so shorter calls may take
+    SHORTER times as long, too: 96 % of public texts' that were cut at 8 to 1024 bytes do.
+    In a gap (`gaps`) a call may take the time of
     either neighbour, because nobody saw where between them the algorithm changes.
     """
 
@@ -98,12 +101,16 @@ class BeyondSizes:
             if both[0] < nbytes < both[1]:
                 low_s, high_s = map(self.call, both)
                 return min(low_s, high_s), max(low_s, high_s)
-        if least <= max(AVOIDED, nbytes) <= most:
+        if least <= nbytes <= most:
             return (self.call(nbytes),) * 2
         nearest = min(most, max(least, nbytes))
         share, nearest_s = max(AVOIDED, nbytes) / nearest, self.call(nearest)
-        least = share**LONG_POWER if share > 1 and nearest >= LONG else min(1.0, share)
-        return least * nearest_s, max(1.0, share) * nearest_s
+        shares = 1.0, share
+        if nbytes < least:
+            shares = min(share, SHORTER[0]), SHORTER[1]
+        elif nearest >= LONG:
+            shares = share**LONG_POWER, share
+        return shares[0] * nearest_s, shares[1] * nearest_s
 
 
 def gaps(sizes: Sequence[float]) -> list[tuple[float, float]]:
@@ -282,7 +289,7 @@ def fitted(
     if len(sizes) < 2 or large[-1][0] < 100 * large[0][0]:
         got = f"{len(sizes)} sizes of {AVOIDED} bytes and more"
         got += f", {large[0][0]:,} to {large[-1][0]:,} bytes" if large else ""
-        wanted = "a largest one 100 times the smallest; next: run it with -b 1K -e 1G -f 2"
+        wanted = "a largest one 100 times the smallest; next: run it with -b 4 -e 1G -f 2"
         refuse(path, got, wanted)
     if not 0 < large[-1][1] < 100:
         refuse(path, f"{large[-1][1]:.3g} s for {large[-1][0]:g} bytes", "microseconds")
@@ -296,7 +303,7 @@ def fitted(
         got = (
             f"{1e6 * fit.a_s:.3g} us +- {1e6 * fit.a_error_s:.3g}, from {large[0][0]:,.0f} bytes up"
         )
-        notes = (f"WARNING: alpha is not known: {got}. Run it with -b 1K -e 1G -f 2.", *notes)
+        notes = (f"WARNING: alpha is not known: {got}. Run it with -b 4 -e 1G -f 2.", *notes)
     spread = min(1.0, *ratios), max(1.0, *ratios)
     times, short = (medians(points, of) for of in (sizes, {n for n, _ in points} - sizes))
     found = {"fit": fit, "notes": notes, "alpha_known": known, "spread": spread}

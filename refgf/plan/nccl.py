@@ -18,6 +18,7 @@ from functools import cache, cached_property
 from itertools import product
 from math import exp, inf, log, log2
 
+from refgf.plan.measurements import LEAST_ALPHA_S
 from refgf.predict.cost import Link
 
 US, GB = 1e-6, 1e9
@@ -156,10 +157,12 @@ def fitted(
 
     Latency and rate between nodes are sought in turn, in steps that halve, for the least squares
     of relative errors. inside None: an NVLink that limits no rate, its latency as far from NCCL's
-    as that between nodes.
+    as that between nodes. The link between them has LEAST_ALPHA_S or more, and at most the rate
+    of 2 bytes for each one of the sum: a slow link inside hides how much more it may have.
     """
     largest, seconds = times[-1]
     found = [log(US * STEP["network"][RING][2]), log(seconds / largest)]
+    least = log(LEAST_ALPHA_S), log(min(t / nbytes for nbytes, t in times) / 2)
 
     def model() -> Nccl:
         between = Link(*map(exp, found))
@@ -174,7 +177,7 @@ def fitted(
 
     for turn in range(TURNS):
         for at in (1, 0):
-            tried = [found[at] + 2.0**-turn * step for step in range(-4, 5)]
+            tried = [max(least[at], found[at] + 2.0**-turn * step) for step in range(-4, 5)]
             found[at] = min(tried, key=lambda value, at=at: error(at, value))
     ratios = [t / model()(nbytes) for nbytes, t in times]
     return model(), (min(ratios), max(ratios))

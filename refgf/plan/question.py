@@ -5,7 +5,7 @@ from math import ceil, inf, log2
 
 from refgf.papers.scaling.collectives import LINES
 from refgf.plan.fabric import CHOSEN, LEAST, Fabric, wider
-from refgf.plan.measurements import AVOIDED, MOST, BeyondSizes, Times, gaps
+from refgf.plan.measurements import MOST, BeyondSizes, Times, gaps
 from refgf.plan.nccl import Nccl
 from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import Line, Link
@@ -219,17 +219,21 @@ class Question:
         return None if other or self.size == 1 else self.fabric.sizes
 
     @property
+    def smallest(self) -> int:
+        """Bytes of the smallest gradient that is sent."""
+        return FLOAT32 * min(elements for _, elements in self.step.ready if elements)
+
+    @property
     def outside(self) -> tuple[int, ...]:
         """Bytes of the smallest call, of one gradient, and of all, if not within the measured."""
         least, *_, most = self.sizes or (0.0, inf)
-        smallest = FLOAT32 * min(elements for _, elements in self.step.ready)
-        few = (smallest,) * (max(AVOIDED, smallest) < least)
+        few = (self.smallest,) * (self.smallest < least)
         return few + (FLOAT32 * self.step.elements,) * (FLOAT32 * self.step.elements > most)
 
     @property
     def gaps(self) -> list[tuple[float, float, int, int]]:
         """(low, high, least, most) bytes: no size between low and high, calls of least to most."""
-        few = FLOAT32 * min(elements for _, elements in self.step.ready)
+        few = self.smallest
         many = FLOAT32 * self.step.elements
         found = (
             (*both, max(few, int(both[0]) + 1), min(many, int(both[1]) - 1))

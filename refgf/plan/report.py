@@ -109,7 +109,7 @@ def network_notes(question: Question) -> list[str]:
         nvlink = nvlink if fabric.inside is None and k > 1 else ""
         found.append(
             f"The measured times are {least:.2f} to {most:.2f} times those of NCCL's model with "
-            f"{in_words(costs(link))} between nodes{nvlink}."
+            f"{in_words(costs(link), fabric.rate_known)} between nodes{nvlink}."
         )
     if question.measured:
         found.append("A call of a measured size takes the text's time.")
@@ -121,11 +121,11 @@ def network_notes(question: Question) -> list[str]:
             f"The measured times are used for --ranks {' or '.join(map(str, fabric.lines))} "
             f"--ranks-per-node {on}."
         )
-        if on < k:
+        if question.nodes > 1:
             found.append(
-                f"WARNING: {k} ranks a node may have more adapters than the {on} that were "
-                "measured: the interval of beta holds an adapter for each. Better: the text of an "
-                f"allreduce with {k} a node."
+                f"WARNING: with {k} a node there may be {'more' if on < k else 'fewer'} adapters "
+                f"than with the {on} that were measured: the interval of beta holds an adapter for "
+                f"each. Better: the text of an allreduce with {k} a node."
             )
     elif question.extrapolated:
         measured = " and ".join(map(str, sorted(fabric.lines)))
@@ -173,9 +173,9 @@ def outside(question: Question) -> str:
         said += f"{question.outside[0]:,}."
     low, high = ranges(question)["sizes"]
     end = min(MOST_GIB, 1 << max(0, ceil(log2(whole / (1 << 30)))))
-    again = f"all_reduce_perf with -b 1K -e {end}G -f 2"
+    again = f"all_reduce_perf with -b 4 -e {end}G -f 2"
     if question.fabric.name.startswith("OSU"):
-        again = f"osu_allreduce with -m 1024:{end << 30} -M {end << 31}"
+        again = f"osu_allreduce with -m 4:{end << 30} -M {end << 31}"
     return (
         f"WARNING:{said} Such calls are planned from the nearest sizes. The intervals hold "
         f"{low:.2g} to {high:.2g} times the time of the farthest. Run {again}."

@@ -138,7 +138,7 @@ def test_large_messages_alone_do_not_say_what_a_call_takes(tmp_path):
     path.write_text(nccl(4, lambda n: line(n) * noise.uniform(0.98, 1.02), a_host=1, sizes=large))
     found = fabric.load(str(path))
     assert not found.alpha_known and "WARNING: alpha is not known" in found.notes[0]
-    assert "-b 1K -e 1G" in found.notes[0]
+    assert "-b 4 -e 1G" in found.notes[0]
     step = StepTimes("small", "this test", ((0.5, 10_000_000), (1.0, 1000)))
     answer = report.answer(Question(step, found, 4))
     assert answer["refgf"] is answer["pytorch"] is answer["horovod"] is None

@@ -1,5 +1,6 @@
 """nccl-tests over hosts of several GPUs: what its ring says of the links inside and between."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -32,7 +33,7 @@ def test_nccl_tests_on_hosts_of_8_gpus(tmp_path):
     assert report.network_notes(placed) == [*as_notes, as_measured]
     assert report.network_notes(alone)[: len(found.notes)] == list(found.notes)
     said = "measured with 8 a node and is predicted with 1, by the fitted link"
-    assert said in report.network_notes(alone)[-1]
+    assert said in report.network_notes(alone)[-2]
     path.write_text(nccl(16, line, a_host=1))
     assert fabric.load(str(path)).notes == ()
 
@@ -242,11 +243,28 @@ def test_fewer_hosts_may_have_less_contention_and_more_ranks_a_host_more_adapter
     each_s = ring_line(80, Link(5e-6, 1e-10 / 8))(nbytes)
     asked = Question(StepTimes("one", "this test", ((1e-9, nbytes // 4),)), found, 80, 8)
     assert planned("eager", asked).low_s <= each_s
-    assert "WARNING: 8 ranks a node may have more adapters than the 1" in " ".join(
+    assert "WARNING: with 8 a node there may be more adapters than with the 1" in " ".join(
         report.network_notes(asked)
     )
     fewer = Question(asked.step, found, 20, 1)
     assert "WARNING" not in " ".join(report.network_notes(fewer))
+
+
+def test_fewer_ranks_a_host_may_have_fewer_adapters_whose_rate_the_link_inside_hides(tmp_path):
+    """80 ranks of 10 hosts, as fast as the link inside: one of each host has an eighth of it."""
+    path, link, nbytes = tmp_path / "nccl.txt", Link(5e-6, 3e-12), 1 << 28
+    path.write_text(nccl(80, ring_line(80, link), a_host=8, before=()))
+    rate = f"{8e-9 / 5e-12:.0f}gbit"  # slower than the ring was
+    found = fabric.with_inside(fabric.load(str(path)), "3us", rate, "--inside")
+    step = StepTimes("one", "this test", ((1e-9, nbytes // 4),))
+    asked = Question(step, found, 10, 1, allreduce=NCCL)
+    done = planned("eager", asked)
+    assert asked.planned_nccl
+    assert done.low_s <= ring_line(10, Link(5e-6, 8 * 3e-12))(nbytes) <= done.high_s
+    assert found.nccl.between.beta_s_per_byte > 1e-12
+    said = " ".join(report.network_notes(asked))
+    assert "WARNING: with 1 a node there may be fewer adapters than with the 8" in said
+    assert re.search(r"and at least [0-9,]+ Gbit/s between nodes", said)
 
 
 @pytest.mark.parametrize("factor, warned", [(1.6, True), (0.5, True), (1.1, False)])

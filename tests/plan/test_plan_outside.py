@@ -7,7 +7,7 @@ import pytest
 
 from refgf.plan import fabric, report
 from refgf.plan.benchmarks import Stated
-from refgf.plan.measurements import AVOIDED, BeyondSizes
+from refgf.plan.measurements import AVOIDED, SHORTER, BeyondSizes
 from refgf.plan.question import NCCL, Question, ranges
 from refgf.plan.step_times import StepTimes
 from refgf.plan.uncertainty import planned
@@ -53,7 +53,7 @@ def test_longer_calls_than_the_longest_measured_lie_in_the_interval(tmp_path, mo
     for nbytes in longer:
         said = report.outside(one_call(network, 32, 4, nbytes))
         assert f"The longest measured message has {most:,} bytes" in said and f"{nbytes:,}" in said
-        assert "-b 1K -e 1G -f 2" in said and said.startswith("WARNING: ")
+        assert "-b 4 -e 1G -f 2" in said and said.startswith("WARNING: ")
 
 
 @pytest.mark.parametrize("least", [1 << bit for bit in (12, 16, 20, 23)])
@@ -66,9 +66,24 @@ def test_shorter_calls_than_the_shortest_measured_lie_in_the_interval(tmp_path, 
     assert f"The shortest measured message has {least:,} bytes, and the smallest" in said
 
 
+@pytest.mark.parametrize("least", [1 << bit for bit in (3, 5, 8, 9, 10)])
+def test_a_text_from_a_kibibyte_on_says_little_of_shorter_calls(tmp_path, least):
+    """Latencies scatter: a shorter call may take half as long, and half as long again."""
+    kept, last = tmp_path / "text.txt", 1 << 26
+    network = text_of(kept, grown(1 << bit for bit in range(least.bit_length() - 1, 27)))
+    asked = one_call(network, 16, 8, least // 2)
+    first_s = US * grown([least])[least]
+    assert held(asked, 0.5 * first_s) and held(asked, 1.5 * first_s)
+    said = next(at for at in report.network_notes(asked) if "Such calls" in at)
+    assert f"WARNING: The shortest measured message has {least:,} bytes" in said
+    assert not one_call(network, 16, 8, least).outside
+    empty = StepTimes("an empty gradient", "this test", ((ALONE_S, 0), (ALONE_S, last // 4)))
+    assert not Question(empty, network, 16, 8).outside
+
+
 def test_measured_sizes_are_neither_wider_nor_warned_of(tmp_path):
     whole, short = cut(tmp_path / "whole.txt"), cut(tmp_path / "short.txt", most=1 << 26)
-    for nbytes in (64, 1024, 1 << 20, 1 << 26):
+    for nbytes in (1024, 1 << 20, 1 << 26):
         both = [one_call(network, 32, 4, nbytes) for network in (whole, short)]
         assert not any("sizes" in ranges(each) or each.outside for each in both)
         assert both[0].flat(nbytes) == pytest.approx(both[1].flat(nbytes), rel=1e-3)
@@ -90,8 +105,8 @@ def test_a_time_grows_between_the_ends(nbytes):
         share = nbytes / most
         assert (low_s, high_s) == pytest.approx((line(most), share * line(most)))
     elif nbytes < least:
-        share = max(nbytes, AVOIDED) / least
-        assert (low_s, high_s) == pytest.approx((share * line(least), line(least)))
+        share = min(SHORTER[0], max(nbytes, AVOIDED) / least)
+        assert (low_s, high_s) == pytest.approx((share * line(least), SHORTER[1] * line(least)))
     else:
         assert low_s == high_s == line(nbytes)
 
@@ -105,7 +120,7 @@ def test_a_long_call_says_more_of_longer_ones():
 def test_an_osu_text_is_told_how_osu_sends_longer_messages():
     network = fabric.load(str(RECORDED / CUDA), Stated(32, 4))
     said = report.outside(one_call(network, 32, 8, 1 << 22, "ring"))
-    assert "osu_allreduce with -m 1024:1073741824 -M" in said
+    assert "osu_allreduce with -m 4:1073741824 -M" in said
 
 
 @pytest.mark.parametrize(
