@@ -182,6 +182,7 @@ def test_a_terminal_counts_the_files(monkeypatch, is_terminal):
         shown.says("anna: 16 of 16 points")
         shown.start_s -= 9
         assert re.fullmatch(r"\[1\d s, 1 of 4 files, about 3\d s left\]", shown.line())
+    assert counter.Counter(1).line() == "[0 s]"
     text = screen.getvalue()
     assert ("[1 s, 0 of 4 files]\r" in text) == is_terminal == text.endswith(counter.ERASE)
     assert "anna: 16 of 16 points\n" in text and ("\r" in text) == is_terminal

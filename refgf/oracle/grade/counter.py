@@ -40,7 +40,8 @@ class Counter:
     def line(self) -> str:
         passed_s, left = self.passed_s, self.files - self.done
         about = f", about {passed_s / self.done * left:.0f} s left" if self.done else ""
-        return f"[{passed_s:.0f} s, {self.done} of {self.files} files{about}]"
+        files = f", {self.done} of {self.files} files{about}" * (self.files > 1)
+        return f"[{passed_s:.0f} s{files}]"
 
     def _count(self) -> None:
         while not self.ended.wait(1.0):
