@@ -80,6 +80,11 @@ def length(given: Iterable[tuple[float, float]]) -> float:
 
 def require_data_parallel(step: Trace, name: str) -> None:
     """ValueError for an exchange that is no sum of gradients."""
+    sparse = [e.name for e in step["operators"] if e.name.endswith("sparse_backward")]
+    if sparse:
+        got = f"{name} with sparse gradients, as of {sparse[0]}"
+        wanted = "dense ones, because of these DDP gathers the touched rows of every rank"
+        refuse(step.path, got, wanted, "nn.Embedding(sparse=False), or a list of the dense ones")
     others = [e for e in step["exchanges"] if any(part in e.name.lower() for part in OTHERS)]
     if others:
         got = f"{name} with {len(others)} events such as {others[0].name[:40]}"

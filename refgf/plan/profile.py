@@ -36,6 +36,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from math import prod
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from refgf.plan import ddp, sizes, streams
@@ -49,6 +50,7 @@ US = 1e-6
 OTHERS = ("c10::BFloat16", "c10::Half", "double")  # types that have not 4 bytes
 UNEQUAL = 1.2  # times the shortest step of a trace: a stall, not scatter (chosen)
 EVENT_US = 1.7  # at most, of the profiler itself, on a CPU (measured: 0.9 to 1.7, docs/predict.md)
+LEAST_SCALED = 0.01  # relative, of a step to the median (chosen)
 LEAST_PACE = 0.2  # of a step, without the profiler's cost (chosen)
 QUEUED_US = 100.0  # a kernel that begins later after its launch waited for the one before (chosen)
 
@@ -68,7 +70,7 @@ def from_trace(
     ]
     alike.sort(key=lambda each: each.compute_s)
     if step is None and not last and len(alike) > 1:
-        found = alike[(len(alike) - 1) // 2]
+        found = median_step(alike)
     doubts = (
         *cut_short(found, others),
         *first_step(trace, found),
@@ -82,6 +84,15 @@ def from_trace(
         least_s, most_s = steps_held(alike)
         low, high = min(low, least_s / found.compute_s), max(high, most_s / found.compute_s)
     return own_cost(trace, replace(found, scatter=(low, high), notes=notes))
+
+
+def median_step(alike: list[StepTimes]) -> StepTimes:
+    """Of these, in order. Of an even number the shorter middle one, scaled to the mean of both."""
+    found, median_s = alike[(len(alike) - 1) // 2], median(each.compute_s for each in alike)
+    if median_s <= (1 + LEAST_SCALED) * found.compute_s:
+        return found
+    said = f"Scaled to {1e3 * median_s:.1f} ms, the mean of this step and the next longer one."
+    return replace(found.scaled(median_s / found.compute_s), notes=(*found.notes, said))
 
 
 def steps_held(alike: list[StepTimes]) -> tuple[float, float]:
@@ -243,6 +254,9 @@ def gradients(trace: Trace, step: Trace, mark: ProfiledEvent) -> tuple[Events, t
     if not trace["grads"]:
         got = f"no backward: none of its {len(trace['events'])} events is {READY}"
         whole = "profile the whole step, with schedule(..., repeat=1)"
+        if count := sum(each.name.endswith(READY) for each in trace["engine"]):
+            got = f"{count} events of autograd's engine, and none of {READY} in them"
+            refuse(trace.path, got, "all events: these have the shapes", "do not filter the trace")
         refuse(trace.path, got, "a training step with loss.backward()", whole)
     require_one_unit(trace, mark)
     grads = sorted((e for e in step["grads"] if e.end <= mark.end), key=lambda grad: grad.end)

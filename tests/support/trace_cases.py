@@ -42,7 +42,8 @@ TWO_PASSES = [
     *(forward(at) for at in (1100, 1300)),
     *(gradient(at, n) for at, n in ((1200, 10), (1250, 7), (1400, 10), (1450, 7))),
 ]
-RECOMPUTED = event("autograd::engine::evaluate_function: CheckpointFunctionBackward", 1290, 50)
+ENGINE = "autograd::engine::evaluate_function: "
+RECOMPUTED = event(f"{ENGINE}CheckpointFunctionBackward", 1290, 50)
 HALF = event(READY, 1600, 10, **{"Input Dims": [[4]], "Input type": ["c10::Half"]})
 FIRST = [mark(0, 0, 2000), gradient(1000, 10), mark(1, 2000, 2000), gradient(3000, 10)]
 UNMARKED = [event("PyTorch Profiler (0)", 0, 9000, "Trace"), forward(5000), gradient(7000, 10)]
@@ -151,7 +152,7 @@ def with_side_stream(events, kind, ms, in_backward):
     starts = [each["ts"] for each in events if each["name"].startswith("ProfilerStep")]
     for at, start in enumerate(starts):
         ours, launch = {"correlation": 80 + at}, start + (5 if in_backward else 30)
-        found.append(event("autograd::engine::evaluate_function: MmBackward0", start, 20))
+        found.append(event(f"{ENGINE}MmBackward0", start, 20))
         found.append(event("cudaLaunchKernel", launch, 2, "cuda_runtime", **ours))
         found.append(event("aside", start + 60, 1000 * ms, kind, **ours) | {"tid": 20})
     return found
@@ -262,6 +263,8 @@ TRACES = {
     "an optimiser of others": (leaves(BIAS, WEIGHT, [9], BATCH) + optimizer(300, [7, 7]), None),
     "an optimiser of a few": (leaves(BIAS, WEIGHT, [9], BATCH) + optimizer(300, BIAS), None),
     "no backward": ([mark(1, 0, 100), event("aten::mm", 1, 5)], None),
+    "sparse gradients": ([*STEP, event("aten::embedding_sparse_backward", 1480, 5)], None),
+    "a filtered backward": ([mark(1, 0, 100), event(ENGINE + READY, 10, 5)], None),
     "no backward in the last step": ([*STEP, mark(4, 5000, 100)], None),
     "steps that overlap": ([*STEP, mark(4, 1900, 900)], None),
     "a gradient after the optimiser": ([*STEP, gradient(1950, 5)], None),
