@@ -51,8 +51,7 @@ def test_nccl_s_own_choice_is_planned_unless_the_text_names_one(tmp_path, before
     assert asked_of(path, 16, 1, "--allreduce", "ring").allreduce == "ring"
 
 
-@pytest.mark.parametrize("a_host", [1, 4])
-@pytest.mark.parametrize("before", [(), ("NCCL_ALGO=Ring",)])
+@pytest.mark.parametrize("a_host, before", [(1, ()), (4, ("NCCL_ALGO=Ring",))])
 def test_one_node_needs_its_own_link_which_a_text_of_several_does_not_have(
     tmp_path, a_host, before
 ):
