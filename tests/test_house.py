@@ -27,7 +27,7 @@ ROOMS = {  # lines of Python: (the design's budget, today's limit, which a commi
     "refgf/launch refgf/cluster refgf/doctor": (2700, 3_474),
     "refgf/oracle/spec": (13_000, 20_758),
     "refgf/oracle/foreign": (1200, 1_969),
-    JUDGE: (2900, 3_966),
+    JUDGE: (2900, 3_967),
     "refgf/oracle/grade": (600, 1_936),
     "refgf/oracle/schedules": (2400, 2_987),
     "refgf/oracle/step": (2500, 3_735),

@@ -247,7 +247,7 @@ def _report_job(facts: dict[str, Any]) -> int:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    all_facts = comm.gather(facts)
+    all_facts = comm.gather(facts) or []
     # where launcher and library do not fit, every process is rank 0 of 1: only one of them prints
     prints = comm.rank == 0 and (comm.size > 1 or launch.job.rank == 0)
     return comm.bcast(_print_report(all_facts) if prints else 0)

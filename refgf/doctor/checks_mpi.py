@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Sequence
 
 from refgf.advice import CHECKOUT
 from refgf.doctor import site
@@ -179,7 +180,7 @@ def thread_level(facts: Facts) -> Check | None:
     return Check("threads", "broken", f"thread level is {level}: overlap needs MULTIPLE", fix)
 
 
-def agreement(all_facts: list[Facts]) -> Check | None:
+def agreement(all_facts: Sequence[Facts]) -> Check | None:
     """Do all ranks run the same versions?"""
     if len(all_facts) == 1:
         return None

@@ -43,13 +43,13 @@ def algorithms_of(table: Table) -> tuple[str, str]:
     logged = [(row["size"][0], row["algo"][0]) for row in table.rows if "algo" in row]
     logged = logged or re.findall(LOGGED, table.before + table.after)
     sizes = {row["size"][0] for row in table.rows}
-    logged = [
+    named_by = [
         (int(nbytes), ALGORITHMS.get(algorithm, algorithm).lower())
         for nbytes, algorithm in logged
         if nbytes in sizes and int(nbytes) >= AVOIDED
     ]
-    if logged:
-        return min(logged)[1], max(logged)[1]
+    if named_by:
+        return min(named_by)[1], max(named_by)[1]
     return (named(table.before),) * 2
 
 

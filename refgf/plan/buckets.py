@@ -14,6 +14,7 @@ finds none in flight is sent at once, up to 1 ms too early.
 
 from functools import cache
 from math import ceil
+from typing import Any
 
 from refgf.plan.question import Question
 from refgf.plan.systems import FLOAT32, SYSTEMS
@@ -103,7 +104,11 @@ def of_theta(question: Question) -> dict:
     theta, all_bytes = SYSTEMS["theta"], FLOAT32 * question.step.elements
     sweep = theta.sweep(question) or {0: question.step.compute_s}
     best = theta.best_theta(question) or 0
-    found = {"theta_bytes": best, "step_s": min(sweep.values()), "all_bytes": all_bytes}
+    found: dict[str, Any] = {
+        "theta_bytes": best,
+        "step_s": min(sweep.values()),
+        "all_bytes": all_bytes,
+    }
     found |= {"ties": around(sweep, best, EQUAL), "sweep": sweep}
     return found | {"near": around(sweep, best, FLAT)}
 

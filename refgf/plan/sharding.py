@@ -25,7 +25,7 @@ and one unit's gradients twice: as backward leaves them, and packed. Activations
 left out. A row that a GPU of a named node has no memory for says so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
@@ -101,7 +101,7 @@ def units_of(question: Question, count: int | None = None) -> list[Unit]:
 class Queue:
     """The calls of a rank, one after the other: [(kind, elements, begin_s, end_s)]."""
 
-    seconds: dict[str, CallTime]
+    seconds: Mapping[str, CallTime]
     itemsize: int
     calls: list[tuple[str, int, float, float]] = field(default_factory=list)
 

@@ -229,7 +229,7 @@ def row_in(
     other = False
     for text in without(tag, line):
         matches = ((names, each.search(text)) for names, each in patterns)
-        names, row = next(((n, row) for n, row in matches if row), ((), None))
+        names, row = next(((n, row) for n, row in matches if row), ([], None))
         if row and shape(text[: row.start()]) == shape(tag):
             return (names, row), False
         other = other or row is not None

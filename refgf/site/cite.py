@@ -41,7 +41,7 @@ def fields(file: str) -> dict[str, str]:
 def bibtex(file: str) -> str:
     """The entry of the software itself, whose authors are the first `authors` of the file."""
     about = fields(file)
-    names = re.search(r"^authors:\n((?:^ .*\n)*)", file, re.M)[1]
+    (names,) = re.findall(r"^authors:\n((?:^ .*\n)*)", file, re.M)
     people = re.findall(r'- name: "?(.*?)"?$', names, re.M)
     people += [
         f"{family}, {given}"

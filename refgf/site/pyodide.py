@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGES = {"pyodide": "314.0.7", "minisearch": "7.2.0"}
-FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
+FILES: tuple[str, ...] = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
 FILES += ("pyodide-lock.json", "README.md", "package.json")  # the last name its licence: MPL-2.0
 
 WORKER = Path(__file__).parent / "static" / "python-worker.js"

@@ -57,7 +57,7 @@ def belongings(text: Text, number: str) -> list[str]:
     files, found = text.files, []
     function = statements().get(number)
     if function:
-        file = Path(inspect.getsourcefile(function)).resolve()
+        file = Path(inspect.getfile(function)).resolve()
         path = file.relative_to(files.root).as_posix()
         line = inspect.getsourcelines(function)[1]
         href = text.link(f"{files.source(path)}#L{line}")

@@ -53,7 +53,7 @@ def imported(text: str) -> list[str]:
     for node in statements(text):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        elif isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             found += [node.module, *(name for name in names if module_file(name).is_file())]
     return found

@@ -19,7 +19,17 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[3]
 ORACLE = Path(__file__).resolve().parents[1]
-SYSTEM = ("usr", "lib", "lib32", "lib64", "bin", "sbin", "nix/store", "gnu/store", "opt/conda")
+SYSTEM: tuple[str, ...] = (
+    "usr",
+    "lib",
+    "lib32",
+    "lib64",
+    "bin",
+    "sbin",
+    "nix/store",
+    "gnu/store",
+    "opt/conda",
+)
 SYSTEM += ("etc/alternatives", "etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d")
 SYSTEM += ("etc/localtime",)
 RUNTIME = ("/run", "/tmp", "/var/tmp")  # sockets of services; others' files

@@ -18,7 +18,13 @@ from refgf.oracle.grade.sandbox import NO_TIME
 LONGEST = 110  # characters of one value
 LINES, COLUMNS = 12, 80  # of what a call prints
 KEPT = (12, 6, 3, 2)  # numbers of each row, as many as fit
-STARTS = ("absent", "cannot be imported", "not written yet", "did not end", "its process ended")
+STARTS: tuple[str, ...] = (
+    "absent",
+    "cannot be imported",
+    "not written yet",
+    "did not end",
+    "its process ended",
+)
 STARTS += ("ended its process", "wrote into the connection of its judge", "ran out of memory")
 STARTS += ("closed the connection to its judge", "called sys.exit", "deadlock", NO_TIME)
 

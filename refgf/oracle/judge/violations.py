@@ -49,7 +49,7 @@ def violated(
 def shown_right(case: Case, outputs: Outputs) -> set[str]:
     """Statements that even a wrong result may satisfy: equal bits on all ranks, and the states."""
     rows, shown = np.asarray(outputs.get("out.x", [])), set()
-    if case.function in PLAIN_SUMS and rows.ndim == 2 and len(rows) and agree(rows):
+    if case.function in PLAIN_SUMS and rows.ndim == 2 and len(rows) and agree(list(rows)):
         shown.add("R4")
     if "state.x" in case.tensors and _holds(case, "state.x", outputs):
         shown.add("R5")

@@ -104,7 +104,7 @@ def export(options: Options) -> int:
     plan = own_plan(options.export, size, options.format, chunks, options.ranks_per_node)
     require_size(options.export, plan)
     files = plan_files(plan, f"{options.export}-p{size}")
-    notes = ()
+    notes: tuple[str, ...] = ()
     if options.format == "mscclpp-json":
         notes = runnable(*files.items())
     for name, data in files.items():
