@@ -22,7 +22,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LONGEST = {"README.md": 130, "docs/how-to": 60}
-PROGRAMS = ("make", "mpiexec", "torchrun", "python", "refgf", "pip", "pytest", "conda")
+PROGRAMS = ("make", "mpiexec", "torchrun", "python", "refgf", "pip", "pytest", "conda", "grep")
 PROGRAMS += (".venv/bin/refgf",)
 INSTEAD = {  # a command: what is run in its place, and why
     r"make (test|figures|mutation|peers|clean)\b.*": r"make --dry-run \g<1>",  # hours, or itself

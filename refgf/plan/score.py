@@ -5,8 +5,9 @@ that calibrates nothing. A row is inside if the measured step lies in the predic
 factor for every step, which knows no network and no link, stands below it: what a model must beat.
 Steps of FSDP (published/sharded) are predicted from the step on fewer GPUs, and have a table of
 their own: what stands below it knows that step only, and says that nothing is lost.
-`--rows FILE` predicts rows of your own (pydoc refgf.plan.published has the form). What lies outside
-the rows that calibrate (more devices, another link, a larger network) is said with each row.
+`--rows FILE` predicts rows of your own (python -m pydoc refgf.plan.published has the form). What
+lies outside the rows that calibrate (more devices, another link, a larger network) is said with
+each row.
 
 Another predictor is a command: it reads one JSON object from standard input and writes one to
 standard output. Times are in seconds; the interval may be left out, and then no row is inside.

@@ -196,7 +196,7 @@ def test_a_row_that_is_wrong_is_refused(tmp_path, old, new, got):
     file = tmp_path / "own.toml"
     assert old in OWN
     file.write_text(OWN.replace(old, new))
-    with pytest.raises(ValueError, match="next: pydoc refgf.plan.published") as told:
+    with pytest.raises(ValueError, match="next: python -m pydoc refgf.plan.published") as told:
         published.rows_of(str(file))
     assert got in str(told.value)
 

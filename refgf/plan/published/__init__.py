@@ -163,7 +163,7 @@ def rows_of(path: str) -> tuple[ScalingRow, ...]:
 
 
 def refuse(path: str, got: str, wanted: str) -> NoReturn:
-    form = "pydoc refgf.plan.published has the form"
+    form = "python -m pydoc refgf.plan.published has the form"
     raise ValueError(f"score --rows {path}: got {got}; wanted {wanted}; next: {form}")
 
 
