@@ -332,9 +332,7 @@ def test_a_class_with_odd_names(built, tmp_path):
     for _ in range(2):  # again into the same folder
         ended = subprocess.run(command, env={"LC_ALL": "C"}, **given)
         assert ended.returncode == 0, ended.stderr
-        assert (
-            r"neither a folder nor a file NAME.py: " in ended.stdout and r"\udcff" in ended.stdout
-        )
+        assert "\nno file: \\udcff\n" in ended.stdout
     with (tmp_path / "marks" / "marks.csv").open(newline="", encoding="utf-8") as file:
         rows = {row[0]: row for row in csv.reader(file)}
     assert rows.keys() == {"student", "zoe", r"\udcff", *ODD_NAMES.values()}
