@@ -34,7 +34,7 @@ def test_the_project_conforms(function):
 @pytest.mark.parametrize("settings", STACKS[1:])
 @pytest.mark.parametrize("function", STEPS)
 def test_the_engine_s_residual_and_the_communication_thread_conform(function, settings):
-    conforms(Project(**settings), function)
+    conforms(Project(**settings), function, drawn=8)
 
 
 @pytest.mark.long

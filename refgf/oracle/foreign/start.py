@@ -6,10 +6,11 @@
              <--- answers -------   for the others; None if there will be none
 
 JUDGE: its process number. First the keeper, while this process is small; then the wall and NumPy;
-at the first question the foreign code. modules: {name: [path, text, is it a package]} of refgf
+at the first question the foreign code. modules: {name: [path, code, is it a package]} of refgf
 where nothing of refgf may be read; None: from the checkout.
 """
 
+import base64
 import contextlib
 import faulthandler
 import importlib
@@ -17,6 +18,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
+import marshal
 import os
 import sys
 from pathlib import Path
@@ -26,7 +28,7 @@ ROOT = str(Path(__file__).resolve().parents[3])
 
 
 class Carried(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports modules whose text has come with the settings."""
+    """Imports modules whose code has come with the settings."""
 
     def __init__(self, modules: dict[str, list]):
         self.modules = modules
@@ -44,8 +46,8 @@ class Carried(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return spec
 
     def exec_module(self, module: ModuleType) -> None:
-        place, text, _ = self.modules[module.__name__]
-        exec(compile(text, place, "exec"), vars(module))
+        _, code, _ = self.modules[module.__name__]
+        exec(marshal.loads(base64.b64decode(code)), vars(module))
 
 
 def own_modules_first(more: list[str], last: list[str]) -> None:
