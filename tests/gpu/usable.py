@@ -156,4 +156,5 @@ def why_no_torch(mpiexec: str = "") -> str | None:
         return None
     if "sees False" in said:
         return "PyTorch sees no GPU (torch.cuda.is_available)"
-    return f"no PyTorch: {end_of(said)}"
+    *_, last = said.strip().split("\n")
+    return f"no PyTorch: {end_of(last)}"
