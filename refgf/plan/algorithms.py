@@ -98,7 +98,7 @@ def of_nccl(found: Measured, short: str, long: str, own_choice: bool = True) -> 
     known = hosts > 2 or long == "tree"
     faster = 1.0 if known else found.size / (2 * (found.size - 1))
     found = replace(found, notes=notes, slower=slower, own_choice=own_choice, faster=faster)
-    return replace(found, elsewhere=(said,) if said else ())
+    return replace(found, elsewhere=(*found.elsewhere, said) if said else found.elsewhere)
 
 
 def not_a_ring(short: str, long: str, hosts: int, per_host: int) -> tuple[str, dict[str, float]]:

@@ -41,10 +41,10 @@ from refgf.plan.measurements import (
     refuse,
     refuse_one_host,
     require_possible,
+    uneven,
 )
-from refgf.plan.texts import Table
+from refgf.plan.texts import LATENCY, Table, number
 
-LATENCY = r"OSU (?:MPI|NCCL|RCCL|MPI-[A-Z]+(?: MANAGED)?) (Allreduce )?Latency Test"  # not MPI_Put
 OSU_TIME = r"(Avg )?Lat(ency)? ?\((\w+)\)"
 TYPES = {1: "int8 uint8 char f8e4m3 f8e5m2 fp8_e4m3 fp8_e5m2", 2: "half bfloat16 float16"}
 TYPES |= {4: "float int int32 uint32 float32", 8: "double int64 uint64 float64"}
@@ -69,11 +69,12 @@ def read(text: str, path: str, stated: Stated = NOTHING) -> Measured:
     """The one table of the text, or the one that is chosen. ValueError says what is wrong in it."""
     table = chosen(texts.tables(text), text, path, stated.table)
     first = " ".join(table.broken[0].split())[:60] if table.broken else ""
-    if len(table.rows) < 2 and first:
+    if first and sum(int((row.get("size") or row["Size"])[0]) >= AVOIDED for row in table.rows) < 2:
         if table.lacks_operation:
             refuse(path, "rows without redop, no sum", "an allreduce; next: run all_reduce_perf")
         got = f"{len(table.broken)} lines under the header in line {table.line} that are no whole "
-        wanted = "rows with all cells, behind what stands in front of the header; next: pass the "
+        wanted = "rows with all cells, whole bytes without commas and units, behind what stands in "
+        wanted += "front of the header; next: pass the "
         refuse(path, f"{got}rows, such as {first!r}", wanted + "text as the benchmark prints it")
     found = (read_nccl if table.tool == "nccl" else read_osu)(table, path, stated)
     require_possible(found, path)
@@ -98,10 +99,14 @@ def chosen(found: list[Table], text: str, path: str, which: str | None) -> Table
         refuse(path, got, "a machine file, or what all_reduce_perf or osu_latency printed")
     names = [str(table) for table in found]
     listed = "; ".join(f"{at}: {name}" for at, name in enumerate(names[:9], 1))
+    fits = [at for at, table in enumerate(found, 1) if not table.other_collective]
     if which is None:
         if len(found) == 1:
             return found[0]
-        wanted = "one; next: --measured-table 1, a number or a name of these"
+        if not fits:
+            wanted = "an allreduce; next: run all_reduce_perf or osu_allreduce"
+            refuse(path, f"{len(found)} tables, none of an allreduce ({listed})", wanted)
+        wanted = f"one; next: --measured-table {fits[0]}, a number or a name of these"
         refuse(path, f"{len(found)} tables ({listed})", wanted)
     if re.fullmatch(r"[0-9]+", which):
         fitting = [table for at, table in enumerate(found, 1) if at == int(which)]
@@ -153,13 +158,10 @@ def other_in_place(pairs: list[tuple[int, float]]) -> tuple[str, ...]:
 
 def require_allreduce(table: Table, path: str) -> None:
     """Another collective has another name, no operation, or a root."""
-    name, again = table.title.split(",")[0].removeprefix("nccl-tests").strip(), "an allreduce; "
-    again += "next: run all_reduce_perf"
-    if name and "all_reduce" not in name:
-        refuse(path, f"{name}, another collective", again)
+    again = "an allreduce; next: run all_reduce_perf"
+    if got := table.other_collective:
+        refuse(path, got, again)
     row = table.rows[0] if table.rows else {}
-    if row.get("redop") == ["none"]:
-        refuse(path, "redop none, no sum", again)
     if not re.fullmatch("-?[0-9]+", root := row.get("root", ["-1"])[0]):
         got, wanted = f"{root!r} in the column root", "-1, and no label of a launcher in it"
         refuse(path, got, f"{wanted}; next: remove these labels from all rows")
@@ -239,14 +241,6 @@ def size_of(row: dict[str, list[str]], line: str, path: str) -> int:
         wanted = f"{int(whole[1]) * itemsize} bytes, as an allreduce has"
         refuse(path, got, f"{wanted}; next: pass whole lines of all_reduce_perf")
     return nbytes
-
-
-def number(word: str) -> tuple[float, float]:
-    """(value, half a unit of its last digit); nan for a word."""
-    found = re.fullmatch(r"([0-9]+)(?:\.([0-9]*))?(?:e([+-]?[0-9]+))?", word)
-    if not found:
-        return float("nan"), 0.0
-    return float(word), 0.5 * 10.0 ** (int(found[3] or 0) - len(found[2] or ""))
 
 
 def require_repeats_alike(points: list[tuple[float, float]], path: str) -> None:
@@ -365,8 +359,12 @@ def read_osu(table: Table, path: str, stated: Stated) -> Measured:
         wanted = "2 or more ranks, and their hosts; next: --measured-ranks P --measured-hosts H"
         refuse(path, why, wanted)
     per_host = on_each(ranks, stated.hosts, why, path)
+    most = times[0].replace("Avg", "Max")
     title = f"{title}, {ranks} ranks of {ranks // per_host} hosts"
     found = Measured(title, ranks, per_host=per_host, **fitted(points, path))
+    longest = [number(row[most][0])[0] for row in table.rows if most in row]
+    shares = [US * most_us / seconds for most_us, (_, seconds) in zip(longest, points)]
+    found = replace(found, notes=(*found.notes, *uneven(shares)))
     if "CCL" in table.title:
         return of_nccl(found, "", "")
     steps = 2 * (ranks - 1) / ceil(log2(ranks))
@@ -376,7 +374,8 @@ def read_osu(table: Table, path: str, stated: Stated) -> Measured:
         said += f"ring's {2 * (ranks - 1)}: {held(steps)}. Other numbers of ranks "
         said += "are planned with the fitted line as a ring's."
         notes = (*found.notes, said)
-        found = replace(found, slower={"alpha": steps}, notes=notes, elsewhere=(said,))
+        found = replace(found, slower={"alpha": steps}, notes=notes)
+        found = replace(found, elsewhere=(*found.elsewhere, said))
     return found
 
 

@@ -8,9 +8,11 @@ from refgf.machine.units import parse_rate, parse_time
 from refgf.predict.cost import Link
 
 LINKS = ("between", "inside")
-FAR = (  # aws-p4d and aws-p5 in nodes.toml; allreduce/inter_* of aistabci/abci2.0benchmark
-    "From such numbers calls took up to 8 times as long as planned on two nodes of AWS, and up to "
-    "6.0 times on ABCI 2.0 (2 to 32 nodes): pass what all_reduce_perf printed there."
+FAR = (  # aws-p4d and aws-p5 in nodes.toml; allreduce/inter_* of aistabci/abci2.0benchmark;
+    # argonne-lcf/alcf-nccl-tests; eth-cscs/cscs-docs
+    "From such numbers calls took up to 8 times as long as planned on two nodes of AWS, up to 6.0 "
+    "times on ABCI 2.0 (2 to 32 nodes), 15 times on 128 of Polaris, and 33 times on two of CSCS "
+    "without its network's plugin: pass what all_reduce_perf printed there."
 )
 FILE = Path(__file__).with_name("nodes.toml")
 

@@ -112,7 +112,7 @@ def network_notes(question: Question) -> list[str]:
             f"{in_words(costs(link), fabric.rate_known)} between nodes{nvlink}."
         )
     if question.measured:
-        found.append("A call of a measured size takes the text's time.")
+        found.append("A call of a measured size takes the text's time and scatter, of one run.")
     if question.allreduce != NCCL:
         left = " What published steps took longer than formulas is left out (--allreduce nccl)."
     if on not in (0, k) and question.size > 1:

@@ -31,6 +31,7 @@ OSU_COLUMN = re.compile(
     r"Iterations|Validation|Transmit Size|[A-Z][\w.]*(?: [A-Z][\w.]*)* ?\([^)]*\)|\S+"
 )
 TITLE = re.compile(r"\bOSU [A-Z][^\n]*?(?= *$)", re.M)
+LATENCY = r"OSU (?:MPI|NCCL|RCCL|MPI-[A-Z]+(?: MANAGED)?) (Allreduce )?Latency Test"  # not MPI_Put
 LABEL = re.compile(r"\s*(?:(\d+):\s|\[(\d+)\]\s|\[\d+,(\d+)\]<)")  # srun, MPICH, Open MPI
 WORD = r"\S+"
 TIMESTAMP = r"\d{4}-\d\d-\d\d[T ]\S+"
@@ -72,6 +73,17 @@ class Table:
         at, words = self.columns.index("redop") if "redop" in self.columns else 0, []
         words = self.broken[0].split()[at:] if self.broken and at else []
         return len(words) == len(self.columns) - at - 1 and words[0][0].isdecimal()
+
+    @property
+    def other_collective(self) -> str:
+        """What says that it is neither an allreduce nor a link's latency; "" if nothing does."""
+        name = self.title.split(",")[0].removeprefix("nccl-tests").strip()
+        if self.tool == "osu":
+            return "" if re.match(LATENCY, name) else repr(self.title)
+        if name and "all_reduce" not in name:
+            return f"{name}, another collective"
+        none = bool(self.rows) and self.rows[0].get("redop") == ["none"]
+        return "redop none, no sum" if none or self.lacks_operation else ""
 
     def __str__(self) -> str:
         return f"{self.title or 'no title'}, {len(self.rows)} rows from line {self.line}"
@@ -193,7 +205,7 @@ def rows_of(
     once = [name for at, name in enumerate(columns) if name not in columns[:at]]
     patterns = [(names, pattern(names)) for names in ([columns, once][: 1 + (once != columns)])]
     times = [time.end() for time in re.finditer(r"\btime\b", lines[0])]
-    begins = re.compile(r"(?<![\w.,+-])[0-9]+\s+[0-9.]+")
+    begins = re.compile(r"(?<![\w.,+-])[0-9][0-9.,]*(?:[KMG]i?B?)?\s+[0-9.]+")
     interrupted = False
     for line in lines[1:]:
         row, others_row = row_in(line, patterns, tag)
@@ -267,3 +279,11 @@ def divided(rows: list[TableRow]) -> dict[tuple[str, ...], list[TableRow]]:
         kind = tuple(row.cells[name][0] for name in KINDS if name in row.cells)
         found.setdefault(kind, []).append(row)
     return found or {(): []}
+
+
+def number(word: str) -> tuple[float, float]:
+    """(value, half a unit of its last digit); nan for a word."""
+    found = re.fullmatch(r"([0-9]+)(?:\.([0-9]*))?(?:e([+-]?[0-9]+))?", word)
+    if not found:
+        return float("nan"), 0.0
+    return float(word), 0.5 * 10.0 ** (int(found[3] or 0) - len(found[2] or ""))

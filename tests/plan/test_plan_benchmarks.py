@@ -10,8 +10,9 @@ from random import Random
 
 import pytest
 
-from refgf.plan import algorithms, fabric
+from refgf.plan import algorithms, fabric, report
 from refgf.plan.benchmarks import Stated
+from refgf.plan.measurements import RUN
 from refgf.plan.question import Question, ranges, varied
 from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import Line, Link, ring_line
@@ -438,7 +439,7 @@ def test_the_interval_on_measured_ranks_is_that_of_a_single_time(tmp_path, ranks
         for n in sizes:
             low_s, high_s = measured_s(found, ranks, n)
             outside += not low_s <= line(n) <= high_s
-            assert high_s / low_s < 1.11 + 18 * noise
+            assert high_s / low_s < 1.11 + 18 * (max(RUN, noise) if columns == 1 else noise)
     assert outside <= 0.04 * 10 * len(sizes)
 
 
@@ -449,3 +450,52 @@ def test_one_size_that_is_off_does_not_widen_all_others(tmp_path):
     assert "1 of 18 times in place" in " ".join(found.notes)
     low_s, high_s = measured_s(found, 5, 1 << 26)
     assert 0.94 < low_s / line(1 << 26) < high_s / line(1 << 26) < 1.06
+
+
+def test_of_several_tables_without_an_allreduce_none_is_advised(tmp_path):
+    gathers = osu("OSU MPI Allgather Latency Test", ring_line(4, SLOW))
+    with pytest.raises(ValueError, match="2 tables, none of an allreduce .*osu_allreduce$"):
+        load(tmp_path, gathers + "\n" + gathers)
+    mixed = gathers + "\n" + osu(ALLREDUCE, ring_line(4, SLOW))
+    with pytest.raises(ValueError, match="next: --measured-table 2, a number"):
+        load(tmp_path, mixed)
+
+
+@pytest.mark.parametrize("written", [lambda n: f"{n:,}", lambda n: f"{n // 1024}K"])
+def test_sizes_with_commas_or_units_are_said_to_be_unread(tmp_path, written):
+    text = "\n".join(
+        re.sub(r"^\s*(\d+)", lambda at: written(int(at[1])), line)
+        if line[:1] in " 123456789"
+        else line
+        for line in nccl(4, ring_line(4, SLOW), a_host=1).splitlines()
+    )
+    with pytest.raises(ValueError, match="no whole rows, such as .*whole bytes without commas"):
+        load(tmp_path, text)
+
+
+@pytest.mark.parametrize("times, warned", [(40, True), (2, False)])
+def test_a_rank_that_took_far_longer_than_the_others_is_warned_of(tmp_path, times, warned):
+    text = osu(ALLREDUCE, ring_line(4, SLOW), columns=FULL)
+    rows = [line.split() for line in text.splitlines() if line[:1].isdigit()]
+    rows[3][3] = f"{times * float(rows[3][1]):.2f}"
+    head = [line for line in text.splitlines() if not line[:1].isdigit()]
+    found = load(tmp_path, "\n".join([*head, *map("  ".join, rows)]), Stated(4, 4))
+    said = "in 1 of 25 sizes a rank took more than 5 times the average of all ranks, up to 40 times"
+    assert (f"WARNING: {said}" in " ".join(found.notes)) is warned
+
+
+@pytest.mark.parametrize("factor, warned", [(1.0, False), (0.5, False), (3.0, True)])
+def test_far_from_the_line_is_no_warning_where_the_times_are_used(tmp_path, factor, warned):
+    """An allreduce that falls once, as with another algorithm; a row that stands out."""
+
+    def seconds(n):
+        start, rate = 3e-5 + 1e-9 * n, 3e-4 + 1e-10 * n
+        line_s = min(start, rate)
+        return line_s * (factor if factor > 1 and n == 1 << 20 or factor < 1 and n > 1 << 22 else 1)
+
+    found = load(tmp_path, osu(ALLREDUCE, seconds), Stated(4, 4))
+    step = StepTimes("one call", "this test", ((1e-9, 1 << 18),))
+    own, more = (report.network_notes(Question(step, found, size)) for size in (4, 64))
+    far = [next(n for n in notes if "from the line" in n) for notes in (own, more)]
+    assert far[0].startswith("WARNING") is warned
+    assert far[1].startswith("WARNING") is (factor != 1)

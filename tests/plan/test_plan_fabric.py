@@ -163,7 +163,8 @@ def test_more_ranks_than_measured_have_at_least_the_chosen_intervals(tmp_path):
     assert ranges(measured)["alpha"] == pytest.approx((0.95, 1.05))
     for name, (low, high) in fabric.CHOSEN.items():
         assert ranges(more)[name] == (min(low, 0.95), max(high, 1.05))
-    assert report.network_notes(measured) == ["A call of a measured size takes the text's time."]
+    (said,) = report.network_notes(measured)
+    assert said == "A call of a measured size takes the text's time and scatter, of one run."
     assert "Measured on 4 ranks, predicted for 64" in report.network_notes(more)[0]
     said = report.text(report.answer(more))
     assert all(f"\n{name}, s " in said for name in ("alpha", "beta", "pace"))

@@ -28,7 +28,7 @@ def test_nccl_tests_on_hosts_of_8_gpus(tmp_path):
     placed, alone = (Question(step, found, 16, k) for k in (8, 1))
     assert placed.measured and placed.flat.a_s == pytest.approx(1e-3, rel=0.02)
     assert not alone.measured
-    as_measured = "A call of a measured size takes the text's time."
+    as_measured = "A call of a measured size takes the text's time and scatter, of one run."
     as_notes = [said.removeprefix("WARNING: ") for said in found.notes]  # the interval holds them
     assert report.network_notes(placed) == [*as_notes, as_measured]
     assert report.network_notes(alone)[: len(found.notes)] == list(found.notes)
