@@ -196,7 +196,7 @@ def awkward(random: np.random.Generator) -> list[tuple]:
     ties = [448, *(2 * random.integers(8, 16, 2) + 1)]
     small = [448, *(random.integers(2, 8, 2) * 2.0**-9)]
     below = [448, 2.0**-11, 2.0**-9]
-    between = [448, *((random.integers(0, 8, 2) + [0.3, 0.7]) * 2.0**-9)]
+    between = [random.integers(257, 448), *((random.integers(0, 8, 2) + [0.3, 0.7]) * 2.0**-9)]
     rows = [np.array(row, np.float32) for row in (ties, small, below, between, [0, 0, 0], [])]
     return [(row, 3) for row in rows]
 
