@@ -27,6 +27,7 @@ SENTENCE = 600  # characters of what a process says of itself
 MESSAGES, BYTES = 10_000, 1 << 24  # of a rank in a call
 CALLS = {True: ("Send", "Isend", "Sendrecv"), False: ("Recv", "Irecv", "Sendrecv")}
 MALFORMED = (ValueError, LookupError, AttributeError, TypeError, RecursionError)
+OWN_FAULTS = ("raised", "called", "ran out", "stopped", "returned", "left x")  # of one rank
 
 
 class Failed(Exception):
@@ -61,7 +62,7 @@ def outcome(
         try:
             returned[comm.rank] = on_rank(comm, x)
         except Failed as error:
-            own = str(error).startswith(("raised", "called", "ran out", "stopped", "returned"))
+            own = str(error).startswith(OWN_FAULTS)
             failures[comm.rank] = f"rank {comm.rank} {error}" if own else str(error)
             raise
 

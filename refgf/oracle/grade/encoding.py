@@ -15,30 +15,34 @@ ALLOWED = "numbers (int, float, bool), texts, arrays, lists, tuples, dicts or No
 def encoded(value: Any) -> Any:
     """Nested lists, tuples, dicts, numbers, texts and arrays of numbers as JSON's types.
 
-    TypeError for other values: what they are, and what is wanted.
+    TypeError for other values: what they are, and what is wanted. Of a subclass its numbers are
+    sent: its own shape, dtype or == says nothing.
     """
-    if isinstance(value, np.ndarray):
+    kind = type(value)  # value.__class__ may be anything
+    if issubclass(kind, np.ndarray):
+        value = np.asarray(value)
         if value.dtype.kind not in "biuf":
             raise TypeError(f"an array of {value.dtype}; wanted one of integers, floats or bool")
         value = value.astype(value.dtype.newbyteorder("="), copy=False)
         data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
         return {"array": data, "dtype": value.dtype.name, "shape": list(value.shape)}
-    if isinstance(value, np.generic):
+    if issubclass(kind, np.generic):
+        value = np.asarray(value)[()]
         if value.dtype.kind not in "biufU" or value.dtype.itemsize > 8 and value.dtype.kind == "f":
             raise TypeError(f"{type(value).__name__}; wanted {ALLOWED}")
         return value.item()
-    if isinstance(value, list | tuple):
+    if issubclass(kind, list | tuple):
         return [encoded(item) for item in value]
-    if isinstance(value, dict):
+    if issubclass(kind, dict):
         for key in value:
-            if not isinstance(key, NoneType | int | float | str | np.generic):
+            if not issubclass(type(key), NoneType | int | float | str | np.generic):
                 raise TypeError(
                     f"a dict with a {type(key).__name__} as key; wanted a number or text"
                 )
         return {"dict": [[encoded(key), encoded(item)] for key, item in value.items()]}
-    if isinstance(value, int) and int(value).bit_length() > WIDEST:
-        raise TypeError(f"an int of {int(value).bit_length()} bits; wanted at most {WIDEST}")
-    if value is None or isinstance(value, bool | int | float | str):
+    if issubclass(kind, int) and int.bit_length(value) > WIDEST:
+        raise TypeError(f"an int of {int.bit_length(value)} bits; wanted at most {WIDEST}")
+    if value is None or issubclass(kind, bool | int | float | str):
         return value
     raise TypeError(f"{type(value).__name__}; wanted {ALLOWED}")
 

@@ -51,7 +51,7 @@ class Channel:
     def _posted(self, request: Request) -> list:
         peer, tag = (None if n in ANY else n for n in (request.peer, request.tag))
         array = request.array if request.before is None else request.before
-        place = offset(request.array, self.x)
+        place = offset(np.asarray(request.array), self.x)
         return [request.sends, request.call, peer, tag, encoded(array), place]
 
     def wait(self, rank: int, operations: Sequence[Request]) -> None:

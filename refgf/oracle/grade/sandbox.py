@@ -208,5 +208,7 @@ def checked(answer: bytes) -> dict:
             return {"error": in_one_line(found["error"], SENTENCE)}
         decoded(found["result"])
         return found
+    except RecursionError:
+        return {"error": "returned lists in lists, too many to be compared"}
     except MALFORMED as error:
         raise Forged from error

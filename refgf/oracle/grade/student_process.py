@@ -170,8 +170,13 @@ def answer_of_rank(
         returned = function(comm, x)
     except BaseException as error:  # noqa: BLE001
         return {"error": sentence(error, file)}
-    numbers = isinstance(returned, np.ndarray) and returned.dtype.kind in "biuf"
-    return {"x": encoded(x), "returned": encoded(returned) if numbers else None}
+    before = decoded(request["x"])
+    if (x.shape, x.dtype) != (before.shape, before.dtype):
+        left = f"left x as {x.dtype} of shape {x.shape}"
+        return {"error": f"{left}; wanted {before.dtype} of shape {before.shape}"}
+    sums = np.asarray(returned) if issubclass(type(returned), np.ndarray) else None
+    numbers = sums is not None and sums.dtype.kind in "biuf"
+    return {"x": encoded(x), "returned": encoded(sums) if numbers else None}
 
 
 def opened(

@@ -164,6 +164,42 @@ return 0, 0
     assert cost.points == 0 and "wrote into the connection of its judge" in cost.parts[0].sentence
 
 
+DEEP = """
+def ring_cost(n, p, rank):
+    sys.setrecursionlimit(5000)
+    deep = []
+    for _ in range(900):
+        deep = [deep]
+    return deep
+"""
+RESHAPED = "\ndef allreduce(comm, x):\n    x.{} = {}\n"
+NO_WRITERS = {  # exercise, code: what is true of a file that writes nothing
+    "a shape that is none": (
+        "slices",
+        "\nclass A(np.ndarray):\n    shape = (1,)\n"
+        "def slices(n, p):\n    return np.zeros(2).view(A)\n",
+        "got [0.0, 0.0]; wanted [",
+    ),
+    "deep lists": ("ring_cost", DEEP, "returned lists in lists, too many to be compared"),
+    "another shape of x": (
+        "allreduce",
+        RESHAPED.format("shape", "(1, -1)"),
+        "rank 0 left x as float32 of shape (1, 5); wanted float32 of shape (5,)",
+    ),
+    "another type of x": (
+        "allreduce",
+        RESHAPED.format("dtype", "'S4'"),
+        "rank 0 left x as |S4 of shape (5,); wanted float32 of shape (5,)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name, code, said", NO_WRITERS.values(), ids=NO_WRITERS)
+def test_a_file_that_writes_nothing_is_not_accused(tmp_path, name, code, said):
+    sentence = graded(tmp_path, code, "import sys\n", name)[name].parts[0].sentence
+    assert said in sentence and "judge" not in sentence
+
+
 FAILURES = {
     "no function": ("\ndel ring_cost\n", "absent: the file has no function ring_cost"),
     "an exception": (
@@ -437,6 +473,10 @@ ODD = {  # code of a value: what a student reads, "" if it is right for [0, 1, 2
     "10**5000": "returned an int of 16610 bits; wanted at most 1023",
     "10**400": "returned an int of 1329 bits; wanted at most 1023",
     "{(0, 1): 2}": "returned a dict with a tuple as key; wanted a number or text",
+    "np.arange(3).view(type('A', (np.ndarray,), {'shape': (1, 2), 'dtype': 0}))": "",
+    "type('A', (), {'__class__': np.ndarray})()": "returned A; wanted numbers",
+    "type('A', (), {'__class__': int, '__int__': lambda a: 1})()": "returned A; wanted numbers",
+    "type('A', (np.float64,), {'item': object})(1)": "got 1.0; wanted an array of shape (3,)",
 }
 
 
