@@ -27,7 +27,14 @@ SENTENCE = 600  # characters of what a process says of itself
 MESSAGES, BYTES = 10_000, 1 << 24  # of a rank in a call
 CALLS = {True: ("Send", "Isend", "Sendrecv"), False: ("Recv", "Irecv", "Sendrecv")}
 MALFORMED = (ValueError, LookupError, AttributeError, TypeError, RecursionError)
-OWN_FAULTS = ("raised", "called", "ran out", "stopped", "returned", "left x")  # of one rank
+OWN_FAULTS = (
+    "raised",
+    "ended the program",
+    "ran out",
+    "stopped",
+    "returned",
+    "left x",
+)  # of one rank
 
 
 class Failed(Exception):

@@ -1,8 +1,8 @@
 """Points and sentences for a student's file.
 
 Where a result is wrong, every typical mistake of the exercise is run on the arguments of all its
-cases. One that gives the file's wrong results of a part, and all its right ones, explains them, and
-its sentence is shown, with the smallest case that is wrong.
+cases. One that gives all the file's results, wrong and right ones, explains them, and its sentence
+is shown, with the smallest case that is wrong.
 """
 
 import ast
@@ -270,11 +270,8 @@ def mark_function(sandbox: Sandbox, exercise: Exercise, seeds: list[int]) -> Mar
             break
     else:
         results = [result for asked in parts_asked for result in asked.results]
-        right = [result for result in results if not result.wrong]
-        explains_all = typical(exercise.mistakes, results, exercise.relative)
+        named = typical(exercise.mistakes, results, exercise.relative)
         for part, asked in zip(exercise.parts, parts_asked):
-            mine = [*asked.wrong, *right]  # other parts may have another mistake
-            named = explains_all or typical(exercise.mistakes, mine, exercise.relative)
             sentence = first_failure(sandbox, exercise, asked, named, len(calls) > 1)
             points = 0 if sentence else part.points
             found.parts.append(PartMark(part.what, points, part.points, sentence))

@@ -19,6 +19,7 @@ LATE = (
     "your sums depend on which message comes first, and MPI has no order between different ranks; "
     "next: name the source of each receive"
 )
+INTO_X = "receive or add into x itself (x += other, not x = x + other)"
 
 
 def mark_collective(sandbox: Sandbox, exercise: Collective, seeds: list[int]) -> Mark:
@@ -77,10 +78,10 @@ def _collective_mark(
 
 def judged(exercise: Collective, xs, outcome: Outcome) -> dict[str, str]:
     """{what: "" or the first failure} of one run."""
-    wanted, results = exercise.reference(copied(xs)), outcome.xs
+    wanted = exercise.reference(copied(xs))
     p, n = len(xs), xs[0].size
-    found = {"values": values(xs, results, outcome.returned)}
-    found["bits"] = bits(xs, results, wanted, right=not found["values"])
+    found = {"values": values(xs, outcome)}
+    found["bits"] = bits(xs, outcome.xs, wanted, right=not found["values"])
     if outcome.late:
         first = "values" if found["values"] else "bits"
         found[first] = f"{LATE}: {found[first] or 'another order of messages, other bits'}"
@@ -96,8 +97,9 @@ def judged(exercise: Collective, xs, outcome: Outcome) -> dict[str, str]:
     return found
 
 
-def values(xs, results, returned: np.ndarray | None) -> str:
+def values(xs, outcome: Outcome) -> str:
     """ "" if each rank holds the sum, to within any order of adding p numbers."""
+    results = outcome.xs
     exact, bound = exact_sum(xs), summation_bound(xs)
     for rank, result in enumerate(results):
         wrong = np.flatnonzero(~(np.abs(result - exact) <= bound))
@@ -109,10 +111,11 @@ def values(xs, results, returned: np.ndarray | None) -> str:
             if np.isnan(result[i]):
                 text += " (an array of Irecv holds nan until its Wait)"
             unchanged = [same_bits(x, result) for x, result in zip(xs, results)]
-            if all(unchanged) and returned is not None:
+            if all(unchanged) and outcome.returned is not None:
                 return f"it returns the sum; wanted x changed in place (x[...] = total): {text}"
-            hint = "receive or add into x itself (x += other, not x = x + other)"
             if unchanged[rank]:
+                comes = any(peer == rank for mine in outcome.sends for peer, *_ in mine)
+                hint = INTO_X if comes else "no message goes to it"
                 return f"x is unchanged on rank {rank}: {hint}: {text}"
             other = instead_of_the_sum(result, xs[rank], exact, len(xs) * bound, len(xs))
             return f"rank {rank} holds {other}: {text}" if other else text

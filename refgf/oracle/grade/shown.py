@@ -26,7 +26,12 @@ STARTS: tuple[str, ...] = (
     "its process ended",
 )
 STARTS += ("ended its process", "wrote into the connection of its judge", "ran out of memory")
-STARTS += ("closed the connection to its judge", "called sys.exit", "deadlock", NO_TIME)
+STARTS += (
+    "closed the connection to its judge",
+    "ended the program (SystemExit)",
+    "deadlock",
+    NO_TIME,
+)
 
 
 def failure(name: str, arguments: tuple, got: Any, wanted: Any, relative: float) -> str:

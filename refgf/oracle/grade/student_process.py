@@ -115,7 +115,7 @@ def sentence(error: BaseException, file: str) -> str:
     if isinstance(error, MemoryError):
         return f"ran out of memory{line_of(error, file)}"
     if isinstance(error, SystemExit):
-        return f"called sys.exit{line_of(error, file)}"
+        return f"ended the program (SystemExit){line_of(error, file)}"
     if type(error).__name__ in ("BdbQuit", "EOFError"):
         stopped = "stopped to ask you (breakpoint, pdb, input), but nobody can answer here"
         return f"{stopped}; next: call the function yourself{line_of(error, file)}"

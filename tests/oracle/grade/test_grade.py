@@ -52,7 +52,7 @@ BODY = "\ndef ring_cost(n, p, rank):\n    {}\n"
 ATTACKS = {
     "an endless loop": ("while True: pass", "did not end within 3 s"),
     "an exit": ("import os; os._exit(0)", "ended its process with exit code 0"),
-    "sys.exit": ("raise SystemExit(0)", "called sys.exit"),
+    "SystemExit": ("exit(0)", "ended the program (SystemExit) (line"),
     "the answers imported": (
         "from refgf.oracle.definitions import ring_traffic; return ring_traffic(n, p, rank)",
         "may not import refgf",

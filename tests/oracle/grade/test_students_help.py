@@ -305,6 +305,32 @@ def test_one_call_is_not_taken_for_elements(marks):
     assert "one call, whatever theta is" in text and "elements with theta" not in text
 
 
+def test_a_mistake_is_named_only_if_it_gives_all_results(marks):
+    """One call, except where theta is 0: in two of three parts that is as with elements."""
+    code = """
+def lazy_calls(sizes, theta):
+    return ([(0, 2), (2, 5)] if theta == 0 else [(0, sum(sizes))]) if sizes else []
+"""
+    assert "elements" not in report.as_text([marks("03", code, "lazy_calls")])
+
+
+def test_a_scale_that_never_doubles_is_not_said_to_double_late(marks):
+    code = (
+        "\nRIGHT = next_scale\ndef next_scale(scale, good_steps, finite, interval):\n"
+        "    return RIGHT(scale, good_steps, finite, 2 * interval + 1)\n"
+    )
+    said = sentence(marks("05", code, "next_scale"), "good steps")
+    assert said.startswith("you do not double after interval good steps: good_steps does not")
+
+
+@pytest.mark.parametrize("change, said", [("- 2", "no message goes to it"), ("- 1", "into x")])
+def test_x_is_unchanged_where_nothing_comes(marks, change, said):
+    code = SEND_AND_RECEIVE.replace("size - 1", f"size {change}").replace("x += got", "x + got")
+    code = code.format("comm.Sendrecv(x, right, 0, got, left, 0)")
+    text = sentence(marks("01", code, "allreduce"), "values")
+    assert text.startswith("x is unchanged on rank 0: ") and said in text.split(":")[1]
+
+
 def test_a_long_call_is_cut_in_the_line_of_what_it_printed(in_a_sandbox):
     code = "\ndef convolution(*a):\n    print(1)\n"
     text = report.as_text([in_a_sandbox("02", code, "convolution")])

@@ -86,7 +86,7 @@ EXPONENTS = {
     "The scale stays within 1 and 2**24": "The exponent stays within 0 and 24",
     "the scale stays within 1 and 2**24": "the exponent stays within 0 and 24",
     "your scale leaves the range 1 to 2**24": "your exponent leaves the range 0 to 24",
-    "you double one step late: good_steps": "you add 1 one step late: good_steps",
+    "you do not double after interval": "you do not add 1 after interval",
     "after doubling, the count": "after adding 1, the count",
     "you double the scale in a step": "you add 1 to the exponent in a step",
 }

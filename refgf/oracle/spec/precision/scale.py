@@ -284,7 +284,9 @@ SCALE_05.part(
 SCALE_05.part("the scale stays within 1 and 2**24", 1, limits)
 
 
-@SCALE_05.mistake("you double one step late: good_steps does not count this step yet")
+@SCALE_05.mistake(
+    "you do not double after interval good steps: good_steps does not count this step yet"
+)
 def doubles_late(scale, good_steps, finite, interval):
     if finite and good_steps < interval:
         return scale, good_steps + 1
