@@ -62,16 +62,10 @@ APPENDIX    What ZeRO-3 holds at its peak depends on the code. The largest unit 
             as large as the largest unit. FSDP has a unit's gradients twice, as made and as sent.
             ZeRO-2 has whole gradients of a unit, too, which the first table leaves out.
 
-            ZeRO's paper has "4, 8 and p times less". There weights and gradients are float16, and
-            the state is float32: Adam's two, and the weights once more. An element's 2 + 2 + 12 =
-            16 bytes become 4 + 12/p (ZeRO-1), 2 + 14/p (ZeRO-2) and 16/p (ZeRO-3).
-
             Sharding pays with many units of like size, where L is small next to n. Where one layer
             has most of the weights, as in AlexNet, whole units take back most of what sharding
             saved, or more. Layers' outputs come on top: a rank has those of its own images, in
-            every stage. The figure `_links` predicts steps on other links. DDP (PyTorch's
-            DistributedDataParallel) is their baseline: all hold all, and sums of 25 MiB run during
-            backward. Larger units make L larger. Whether they shorten the step depends on the link.
+            every stage. The figure `_links` has predicted steps on other links, and PyTorch's DDP.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/16_sharding.py)
     1. From how many ranks on does ZeRO-1 with Adam halve what a rank holds? And with momentum?
