@@ -136,6 +136,13 @@ def groups(pairs: list[Alike]) -> list[list[str]]:
     return sorted(found.values(), key=lambda names: (-len(names), names))
 
 
+def most_alike(pairs: list[Alike]) -> str:
+    """Of a group the first pair, and the first below 100%: a plain copy hides no disguised one."""
+    text = f"\n      the two of them that are most alike:\n{shown(pairs[0])}"
+    other = next((pair for pair in pairs if pair.share < 1), pairs[0])
+    return text + f"\n      most alike below 100%:\n{shown(other)}" * (other != pairs[0])
+
+
 def report(lesson: str, paths: list[str], most: int) -> tuple[str, bool]:
     """Groups, then the pairs that are most alike; the published answers are a file like others.
 
@@ -166,8 +173,7 @@ def report(lesson: str, paths: list[str], most: int) -> tuple[str, bool]:
     lines = [
         f"{len(names)} files alike, each by {NEAR:.0%} or more to another one of them:\n      "
         + "\n      ".join(names)
-        + "\n      the two of them that are most alike:\n"
-        + shown(next(pair for pair in pairs if set(pair.names) <= set(names)))
+        + most_alike([pair for pair in pairs if set(pair.names) <= set(names)])
         for names in grouped
     ]
     lines += map(shown, apart[:most])
