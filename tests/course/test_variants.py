@@ -71,6 +71,15 @@ def test_the_starter_says_all_rules(name):
         assert example not in published or exercise.name == "sum_calls", example
 
 
+def test_the_head_of_lesson_03_excepts_a_pool_that_is_turned():
+    for number in range(8):
+        texts = starter(lesson_files(f"03v{number}"))
+        text = " ".join(texts[f"03v{number}.py"].decode().split())
+        head = "in the order in which backward makes them, except in exercise 3."
+        assert (head in text) == ("the last gradient lies first in the pool" in text)
+        assert (head in text) == ("here the last gradient lies first" in rules("03", number))
+
+
 @pytest.mark.parametrize("name", [*CHANGES, *sorted(FEW)])
 def test_an_examples_call_can_be_typed(name):
     """With the names that the starter has: np.inf, not math.inf where it imports NumPy alone."""

@@ -105,7 +105,14 @@ def turned(gradients, calls, rank):
 
 
 LIES = "Each\n    call sums one slice of the pool over all ranks."
-TURNED = {LIES: f"In\n    this pool the last gradient lies first, and the first one last. {LIES}"}
+MADE = "in the order in which backward makes\nthem"
+TURNED = {
+    f"{MADE}. ": f"{MADE}, except in exercise 3.\n",
+    LIES: (
+        "In\n    this exercise the last gradient lies first in the pool, and the first one last. "
+        f"{LIES}"
+    ),
+}
 
 # ---- what a call costs ----
 
