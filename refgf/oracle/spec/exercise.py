@@ -169,6 +169,14 @@ def quarters(random: np.random.Generator, *shape: int) -> np.ndarray:
     return _signed(random, 20, shape) / 4
 
 
+def not_in_float16(random: np.random.Generator, *shape: int) -> np.ndarray:
+    """2049, 2053, ..., 4093: float16 rounds each down. -> (*shape), float32
+
+    Their float32 sums are exact in any order.
+    """
+    return (2049 + 4 * random.integers(0, 512, shape)).astype(np.float32)
+
+
 def _signed(random: np.random.Generator, stop: int, shape: tuple[int, ...]) -> np.ndarray:
     """Whole numbers from 1 to stop - 1, of either sign."""
     return random.integers(1, stop, shape) * random.choice([-1, 1], shape)

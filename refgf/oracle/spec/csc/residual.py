@@ -9,7 +9,7 @@ dgc_masked   v + (m u + g)             v = 0, u = 0                 v = a, u = m
 
 import numpy as np
 
-from refgf.oracle.spec.exercise import Drawn, Exercise
+from refgf.oracle.spec.exercise import Drawn, Exercise, not_in_float16
 from refgf.oracle.spec.statement import Statement
 
 FORMS = ("dgc", "dgc_masked", "history", "none")
@@ -161,10 +161,10 @@ def in_chunks(gradients: list[np.ndarray], chosen: list[int], chunk: int) -> np.
 
 
 def steps(residuals: bool, *shapes: tuple[int, int, list[int], int]) -> Drawn:
-    """Whole numbers, whose float32 sums are exact. shapes: (p, n, chosen, chunk) of each case."""
+    """shapes: (p, n, chosen, chunk) of each case."""
 
     def numbers(random: np.random.Generator, p: int, n: int) -> list[np.ndarray]:
-        return [random.integers(1, 99, n).astype(np.float32) for _ in range(p)]
+        return [not_in_float16(random, n) for _ in range(p)]
 
     def kept(random: np.random.Generator, p: int, n: int) -> list[np.ndarray]:
         return numbers(random, p, n) if residuals else [np.zeros(n, np.float32)] * p

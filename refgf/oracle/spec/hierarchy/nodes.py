@@ -5,7 +5,7 @@ import numpy as np
 from refgf.oracle.spec.calls import same_bits
 from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.draw import Draw, pick, random_source, some_nodes
-from refgf.oracle.spec.exercise import Drawn, Exercise
+from refgf.oracle.spec.exercise import Drawn, Exercise, not_in_float16
 from refgf.oracle.spec.families import FAMILY_SAYS, any_vectors, inputs
 from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.ring import Arrays, ring_allreduce, slice_bounds
@@ -96,8 +96,10 @@ NODES_10.part("ranks in any order, one rank", 1, any_order)
 
 
 def vectors(random: np.random.Generator, p: int, n: int) -> Arrays:
-    """Whole numbers, all different from 0. -> p float32 arrays (n,)"""
-    return [random.integers(1, 100, n).astype(np.float32) for _ in range(p)]
+    """Whole numbers, one of them not in float16. -> p float32 arrays (n,)"""
+    xs = [random.integers(1, 100, n).astype(np.float32) for _ in range(p)]
+    xs[-1][:1] = not_in_float16(random, 1)
+    return xs
 
 
 def consecutive(m: int, k: int) -> Nodes:

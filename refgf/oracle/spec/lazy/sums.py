@@ -11,7 +11,7 @@ from refgf.oracle.spec.calls import RANK_ELEMENT, Outputs, number, same_bits, ve
 from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.direct import direct_allreduce
 from refgf.oracle.spec.draw import Draw, groups, pick, random_source, some_sizes
-from refgf.oracle.spec.exercise import Exercise
+from refgf.oracle.spec.exercise import Exercise, not_in_float16
 from refgf.oracle.spec.families import any_vectors, inputs
 from refgf.oracle.spec.lazy.calls import (
     FLOAT32,
@@ -246,8 +246,7 @@ def sum_calls(
 
 
 def on_ranks(random: np.random.Generator, p: int, shapes: list[tuple]) -> list[Arrays]:
-    """Whole numbers: their float32 sums are exact in any order."""
-    return [[random.integers(1, 99, s).astype(np.float32) for s in shapes] for _ in range(p)]
+    return [[not_in_float16(random, *shape) for shape in shapes] for _ in range(p)]
 
 
 def all_summed(random: np.random.Generator) -> list[tuple]:

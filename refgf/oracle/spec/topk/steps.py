@@ -243,9 +243,10 @@ def step_case(
         accumulated[chosen] += 10 * n
         gradient = size + k
         gradient[chosen] = np.arange(k) + 1
-        g = signs * (gradient if with_residuals else accumulated)
+        wanted = signs * (2049 + 4 * accumulated)  # not in float16
+        g = signs * (2049 + 4 * gradient) if with_residuals else wanted
         gradients.append(g.astype(np.float32))
-        residuals.append((signs * accumulated - g).astype(np.float32))
+        residuals.append((wanted - g).astype(np.float32))
     return gradients, residuals, k
 
 
