@@ -35,7 +35,10 @@ def test_the_smallest_case_is_shown_as_a_call(tmp_path):
 
 @pytest.mark.usefixtures("in_this_process")
 def test_a_typical_mistake_has_its_case(tmp_path):
-    one_phase = "\ndef ring_cost(n, p, rank):\n    return p - 1, n - n // p\n"
+    one_phase = (
+        "\ndef ring_cost(n, p, rank):\n    a, b = slices(n, p)[(rank + 1) % p]\n"
+        "    return (p - 1, n - (b - a)) if p > 1 else (0, 0)\n"
+    )
     first = sentences(answers_with(tmp_path, "01", one_phase, only="ring_cost")["ring_cost"])[0]
     assert first == (
         "you count one phase only: a ring has p-1 steps of reduce-scatter and p-1 of allgather; "
