@@ -216,7 +216,7 @@ def name_the_first(marks: list[Mark], source: bytes) -> None:
             return  # no function's fault
         callers = [part for part in callers if may_cost(mine.sentence, part.sentence)]
         for part in callers:
-            part.sentence = f"it calls {name}, so mend that first; {part.sentence}"
+            part.sentence = f"it calls {name}, which may be why: mend that first; {part.sentence}"
         if callers:
             return
 

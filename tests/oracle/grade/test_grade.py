@@ -294,7 +294,7 @@ def longest(n, p):
     named = {name: ["mend" in each for each in each_said] for name, each_said in said.items()}
     assert True not in named["slices"]
     for name in ("ring_cost", "allreduce"):
-        assert said[name][0].startswith("it calls slices, so mend that first; ")
+        assert said[name][0].startswith("it calls slices, which may be why: mend that first; ")
         assert named[name] == [True, *[False] * (len(said[name]) - 1)]
     others = graded(tmp_path, BODY.format("return 0, 0"))  # slices are right
     assert "mend" not in str(others)
@@ -322,7 +322,7 @@ def step_on_ranks(w, xs, ys, rate):
 """
     marks = answers_with(tmp_path, "00", code)
     assert ("the numbers are right" in str(marks["gradient"])) == ("2 *" not in gradient)
-    assert ("so mend that first" in str(marks["step_on_ranks"])) == said
+    assert ("which may be why: mend that first" in str(marks["step_on_ranks"])) == said
 
 
 def test_files_that_are_marked_at_once_leave_stdout_alone(tmp_path, monkeypatch):
