@@ -109,7 +109,7 @@ def test_a_room_keeps_its_budget(room):
 
 
 def test_every_file_is_in_a_room():
-    """Otherwise a room could grow beside its budget."""
+    """Otherwise a room could grow outside of its budget."""
     inside = {file for room in ROOMS for file in files_of(room)} | set(core())
     outside = [file for file in tracked("*.py") if file not in inside]
     assert [str(f.relative_to(ROOT)) for f in outside if f.name != "__init__.py"] == []
