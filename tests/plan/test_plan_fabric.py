@@ -14,6 +14,8 @@ from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import Line, Link, ring_line
 from tests.support.benchmark_texts import nccl
 
+pytestmark = pytest.mark.usefixtures("short_table")
+
 BITS = [1 << bit for bit in range(10, 28)]
 LINK, FAST = Link(20e-6, 1e-9), Link(5e-6, 4e-11)
 

@@ -13,6 +13,8 @@ from refgf.plan.uncertainty import planned
 from refgf.predict.cost import Line, Link, ring_line
 from tests.support.benchmark_texts import nccl
 
+pytestmark = pytest.mark.usefixtures("short_table")
+
 FAST = Link(5e-6, 4e-11)
 
 

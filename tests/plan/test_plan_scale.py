@@ -18,7 +18,7 @@ def test_the_page_is_not_stale():
     assert header == ["predicted"] * 8 + ["measured", "published"]
 
 
-def test_plan_says_what_the_page_says():
+def test_plan_says_what_the_page_says(short_table):
     """The links are the machine's, so a reader who repeats a cell with `plan` finds its numbers."""
     network = fabric.load("mgwfbp-10gbe")
     step = inputs.read_model("resnet50", network, None, None)
@@ -36,7 +36,7 @@ def test_plan_says_what_the_page_says():
     assert f"instead of {ms} ({percent})" in text
 
 
-def test_the_page_prints_the_rates_that_repeat_its_cells():
+def test_the_page_prints_the_rates_that_repeat_its_cells(short_table):
     text = scale.PAGE.read_text()
     batch, rate = re.search(r"BERT-Large, `--batch (\d+) --rate ([\d.]+)`", text).groups()
     network = fabric.load("mgwfbp-10gbe")

@@ -80,7 +80,7 @@ def placed(nodes, k, dealt):
     return platforms.Platform(built.xml, hosts), [rank % nodes for rank in range(nodes * k)]
 
 
-SHARED = [(name, place) for name in [*FLAT, *LEVELS] for place in ((4, 4), (5, 3), (2, 8))]
+SHARED = [(name, place) for name in [*FLAT, *LEVELS] for place in ((4, 4), (5, 3))]
 SHARED.remove(("log phases", (5, 3)))  # wants a power of two of ranks on a node
 
 
