@@ -172,8 +172,8 @@ def test_a_lesson_on_device_arrays(cupy, tmp_path, monkeypatch, capsys, lesson):
         return loss(network, *arguments)
 
     monkeypatch.setattr(Network, "loss", watched)
-    have(cupy, monkeypatch, 2)  # the third rank shares the first one's
-    arguments = ["--quick", "-v", "--threads", 3, "--device", "gpu", "--output", tmp_path]
+    have(cupy, monkeypatch, 2)
+    arguments = ["--quick", "-v", "--threads", 2, "--device", "gpu", "--output", tmp_path]
     start(lesson, monkeypatch, *arguments)
     plt.close("all")
     assert used <= {("cupy", "float" + bits) for bits in ("16", "32", "64")} | {JUDGE}

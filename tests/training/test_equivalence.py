@@ -166,8 +166,11 @@ def dtype(request):
     return request.param
 
 
-@pytest.mark.parametrize("kind", ["uneven", "one rank has none"])
-@pytest.mark.parametrize("algorithm", [ring.allreduce, direct.allreduce], ids=["ring", "direct"])
+@pytest.mark.parametrize(
+    "algorithm, kind",
+    [(ring.allreduce, "uneven"), (direct.allreduce, "one rank has none")],
+    ids=["ring", "direct"],
+)
 def test_p_ranks_give_the_parameters_of_one(on_ranks, dtype, algorithm, kind):
     for results in on_ranks(train, dtype, algorithm, kind):
         for got in results:

@@ -49,8 +49,7 @@ def test_p_ranks_are_one_rank(on_ranks, algorithm):
     on_ranks(lambda comm: same(train(comm, allreduce=algorithm, **EXACT), wanted))
 
 
-@pytest.mark.parametrize("density", [None, 30])
-@pytest.mark.parametrize("theta", [0, 7, 64, 200])
+@pytest.mark.parametrize("theta, density", [(0, 30), (7, None), (64, 30), (200, None)])
 def test_lazy_is_eager(on_ranks, theta, density):
     def body(comm):
         parts = dict(dyadic=False, density=density, chunk=8)
@@ -59,8 +58,7 @@ def test_lazy_is_eager(on_ranks, theta, density):
     on_ranks(body)
 
 
-@pytest.mark.parametrize("wire", [None, np.float16])
-@pytest.mark.parametrize("density", [None, 30])
+@pytest.mark.parametrize("density, wire", [(None, np.float16), (30, None)])
 def test_pipelined_is_step_by_step(on_ranks, density, wire):
     """Sleeping or not, in segments of one or two elements, in a communication thread or not."""
     pipelined_ring = functools.partial(pipelined, algorithm=ring.allreduce, segment_bytes=4)
@@ -74,9 +72,10 @@ def test_pipelined_is_step_by_step(on_ranks, density, wire):
     on_ranks(body)
 
 
-@pytest.mark.parametrize("wire", [None, np.float16])
-@pytest.mark.parametrize("density", [None, 30])
-@pytest.mark.parametrize("short_bytes", [0, 100])
+@pytest.mark.parametrize(  # any two choices meet
+    "density, wire, short_bytes",
+    [(None, None, 0), (None, np.float16, 100), (30, None, 100), (30, np.float16, 0)],
+)
 def test_shared_memory_is_direct(on_ranks, density, wire, short_bytes):
     """In segments of a few elements, and whole; sequential and overlapped."""
     made = []

@@ -54,7 +54,7 @@ def test_steps_of_the_paper():
     )
 
 
-@pytest.mark.parametrize("p", range(1, 10))
+@pytest.mark.parametrize("p", range(1, 8))
 def test_any_inside_goes_with_any_between(p):
     """Whole numbers, whose sums are exact: the right sum on all ranks, in every split."""
     xs = [np.random.default_rng([p, r]).integers(-9, 9, 29).astype(np.float32) for r in range(p)]

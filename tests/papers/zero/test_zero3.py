@@ -94,9 +94,16 @@ def sharded(comm, name, overlap):
     return losses, whole(zero), sent, lengths, kept
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("size", [1, 3, 7])
+CASES = [  # any two choices of 3 and 7 ranks meet
+    (1, "ResNet-50", True),
+    (3, "AlexNet", False),
+    (3, "ResNet-50", True),
+    (7, "AlexNet", True),
+    (7, "ResNet-50", False),
+]
+
+
+@pytest.mark.parametrize("size, name, overlap", CASES)
 def test_the_bits_and_the_cost(size, name, overlap):
     found = threads.run(size, sharded, name, overlap)
     assert [f[:2] for f in found] == threads.run(size, unsharded, name)
