@@ -43,10 +43,6 @@ def step(root, gpu, tb, number):
     return block(root, gpu, tb)[number]
 
 
-def judged_xml(root):
-    return verdict(msccl.parse("x", ET.tostring(root)))
-
-
 def in_xml(gpu, tb, number, **changes):
     def change(root):
         step(root, gpu, tb, number).attrib.update(changes)
@@ -73,7 +69,11 @@ def report(plan, judged):
     return "\n".join(as_lines("x", plan, judged))
 
 
-def program(blocks, inplace=1, coll="allreduce", sizes=(2, 2, 2)):
+def program(*given, **more):
+    return msccl.parse("x", program_xml(*given, **more))
+
+
+def program_xml(blocks, inplace=1, coll="allreduce", sizes=(2, 2, 2)):
     """XML from {(gpu, tb): (send, recv, [(type, src, dst), ...])}; src and dst like "i0"."""
     gpus = sorted({gpu for gpu, _ in blocks})
     loop = f'nchunksperloop="{max(sizes[:2])}" proto="Simple" nchannels="1"'
@@ -90,4 +90,4 @@ def program(blocks, inplace=1, coll="allreduce", sizes=(2, 2, 2)):
                     lines.append(f'<step s="{s}" type="{kind}" {where}/>')
                 lines.append("</tb>")
         lines.append("</gpu>")
-    return msccl.parse("x", "".join([*lines, "</algo>"]).encode())
+    return "".join([*lines, "</algo>"]).encode()
