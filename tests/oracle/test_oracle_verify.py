@@ -1,8 +1,5 @@
 """`verify`: what is right and wrong in each profile, and where the first failure is."""
 
-import resource
-import subprocess
-import sys
 import types
 
 import numpy as np
@@ -14,7 +11,7 @@ from refgf.oracle.judge.comparison import judge_bits, ulps
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.orders import NAMED, ORDERS
 from refgf.oracle.judge.profiles import in_order, judge
-from refgf.oracle.judge.verify import by_statement, verify, verify_case
+from refgf.oracle.judge.verify import verify, verify_case
 from refgf.oracle.spec.csc.choice import ties_to_higher
 from refgf.oracle.spec.statement import FUNCTIONS
 from refgf.oracle.spec.variants import variant
@@ -27,14 +24,11 @@ def module(**functions):
     return PythonModule(types.SimpleNamespace(**functions))
 
 
-def test_the_definitions_pass_every_case_and_every_profile():
-    for profile in ("bits", "sum", "agreement"):
-        cases = CASES if profile == "bits" else RINGS
-        verdicts = verify(cases, PythonModule(definitions), profile)
-        assert [str(v.failure) for v in verdicts if v.status != "pass"] == []
-        assert profile != "bits" or set(by_statement(verdicts)) == {
-            s for case in cases for s in case.statements
-        }
+@pytest.mark.parametrize("profile", ["sum", "agreement"])
+def test_the_definitions_pass_every_profile(profile):
+    """The profile `bits`, for all cases: tests/approval."""
+    verdicts = verify(RINGS, PythonModule(definitions), profile)
+    assert [str(v.failure) for v in verdicts if v.status != "pass"] == []
 
 
 @pytest.mark.parametrize(
@@ -245,15 +239,3 @@ def test_a_function_of_one_rank_is_judged_on_threads():
     assert verify_case(case, module(allreduce=allreduce)).status == "pass"
     assert verify_case(case, module(allreduce=first_phase)).status == "fail"
     assert "deadlock" in str(verify_case(case, module(allreduce=blocked)).failure)
-
-
-def test_all_cases_take_less_than_5_seconds():
-    """Of processor time, which other programs on the machine hardly change; fresh cases too."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "refgf.oracle", "verify"]
-    subprocess.run(
-        [*command, "--python", "refgf.oracle.definitions"], check=True, stdout=subprocess.DEVNULL
-    )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    assert 0.5 < seconds < 5, seconds
