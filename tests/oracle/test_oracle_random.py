@@ -24,7 +24,7 @@ dtypes, wires = (
 )
 
 
-few = settings(max_examples=100, derandomize=True, deadline=None, database=None)
+few = settings(max_examples=30, derandomize=True, deadline=None, database=None)
 
 
 @few

@@ -54,15 +54,6 @@ def test_the_tree_of_every_element_is_that_of_the_schedule(name, p):
         assert found.runs == runs and found.right and found.arithmetic.random == 0
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.parametrize("p", [2, 3, 5, 7, 8, 9, 12])
-def test_the_tree_of_every_element_for_all_ranks_and_sizes(name, p):
-    for n in (1, p - 1, p + 1, 1000, 10_000):
-        runs, reduce = replayed(ALGORITHMS[name](p), p, n)
-        assert one(reduce, p, n, repeats=1).runs == runs, n
-
-
 def check_random_trees(seeds, sizes):
     for seed in seeds:
         random = np.random.default_rng(seed)
