@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from refgf.cluster import check, launcher, network, outside
-from refgf.cluster.settings import Settings
+from refgf.cluster import check, launcher, network
 from tests.support.boxes import RING, Box, leavings, needs_cluster, read_table, run, why_not
 from tests.support.jobs import clean_environment, run_job
 
@@ -253,16 +252,6 @@ def test_a_lesson_names_its_place_and_draws_both_places(tmp_path):
     )
 
 
-@pytest.mark.long
-def test_lesson_03_notes_the_link_too(tmp_path):
-    lesson = ["lessons/03_lazy_allreduce.py", "--quick", "--output", tmp_path]
-    box = run(*TWO, "--", sys.executable, *lesson)
-    assert box.process.returncode == 0, box.stderr
-    record = json.loads((tmp_path / "03_lazy_allreduce.json").read_text())
-    assert record["place"] == "emulated cluster, 2 nodes x 2 ranks, links of 1gbit"
-    assert 0 < record["link_probed"]["link"] < 2 * record["link_probed"]["asked"]
-
-
 def test_a_stated_link_on_real_ones_is_refused(tmp_path):
     box = run(*TWO, "--", sys.executable, *LESSON, tmp_path, "--link", "1gbit,50us")
     assert box.process.returncode == 2
@@ -413,14 +402,6 @@ def test_a_lost_cable_is_a_sentence(monkeypatch):
     assert network.counters(1) == [(1, 2)]
     with pytest.raises(ChildProcessError, match="node1: got a link that is down.*; next: "):
         network.counters(3)
-
-
-def test_a_start_that_fails_leaves_no_file_open(monkeypatch):
-    monkeypatch.setattr(check, "unshare_command", lambda latency: ["/no/such/program"])
-    before = os.listdir("/proc/self/fd")
-    with pytest.raises(FileNotFoundError):
-        outside.start(Settings(nodes=1), "mpiexec", "mpich", ["true"])
-    assert os.listdir("/proc/self/fd") == before
 
 
 def test_a_callers_pipe_is_closed_when_the_command_ends():

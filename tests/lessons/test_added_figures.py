@@ -28,15 +28,3 @@ def test_a_bar_is_as_long_as_its_epoch():
     for wait, step, epoch in zip(waits, steps, epochs, strict=True):
         assert wait.get_width() == epoch["waited_s"]["median_s"]
         assert step.get_x() + step.get_width() == pytest.approx(epoch["seconds"]["median_s"])
-
-
-def test_composed_steps_have_their_largest_error():
-    rows = json.loads((FIGURES / "15_performance_model.json").read_text())["composed"]
-    (axis,) = composed_picture.draw(rows)["composed"].axes
-    how = composed_picture.BLOCKING
-    measured_s = [row["measured_s"][how]["median_s"] for row in rows]
-    ratios = [row["predicted_s"]["roofline"][how] / s for row, s in zip(rows, measured_s)]
-    worst = max(abs(ratio - 1) for ratio in ratios)
-    assert f"roofline {worst:.0%}" in axis.get_title()
-    measured = axis.containers[0].lines[0].get_ydata()
-    assert list(measured) == [1e3 * s for s in measured_s]

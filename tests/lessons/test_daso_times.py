@@ -1,13 +1,9 @@
 """Lesson 13's timed batches: warm-up hardly sleeps, and its waits do not count."""
 
-import json
-from pathlib import Path
 from types import SimpleNamespace
 
 from lab.daso import times
 from refgf.machine.accelerator import Pace
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Stack:
@@ -38,12 +34,3 @@ def test_only_the_last_step_of_a_warm_up_sleeps():
 
 def test_a_real_network_computes_in_every_step():
     assert warm_up(SimpleNamespace(), 3) == [None] * 3
-
-
-def test_the_share_of_communication_in_the_texts_is_that_of_the_figure():
-    found = json.loads((ROOT / "figures" / "13_daso.json").read_text())["times"]
-    (whole,) = (row["batch"] for row in found["rows"] if row["name"] == "synchronous")
-    share = f"{1 - found['alone']['median_s'] / whole['median_s']:.0%}".replace("%", " %")
-    for page in ("13_daso.py", "teaching/13.md"):
-        said = (ROOT / "lessons" / page).read_text()
-        assert f"communication is {share} of a synchronous step" in said

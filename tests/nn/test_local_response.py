@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from refgf.nn.local_response import LocalResponseNorm
-from refgf.oracle.definitions import local_response_norm
 from tests.support.differences import assert_layer, workspace
 
 SHAPE = (5, 4, 3, 7)  # images, height, width, channels
@@ -24,14 +23,6 @@ LOCAL = [
     dict(size=1, k=1.0, alpha=0.5, beta=1.5),
     dict(size=99, k=2.0, alpha=0.2, beta=0.75),
 ]
-
-
-@pytest.mark.parametrize("options", LOCAL)
-def test_local_response_norm_by_definition(options):
-    x = images()
-    k, size, alpha, beta = (options[name] for name in ("k", "size", "alpha", "beta"))
-    wanted = local_response_norm(x, k, size, alpha, beta)
-    np.testing.assert_allclose(local_norm(**options).forward(x, True), wanted, rtol=1e-13)
 
 
 @pytest.mark.parametrize("split", SPLITS)

@@ -6,8 +6,6 @@ from refgf.machine import threads
 from refgf.machine.trace import TracedComm
 from refgf.oracle.definitions import (
     heat_again,
-    heat_averaged,
-    heat_receives,
     heat_traffic,
 )
 from refgf.oracle.spec.daso.traffic import tree_children
@@ -20,21 +18,6 @@ from tests.support.stacks import new_model
 from tests.support.tiny import N, Prescribed
 
 NODES = [(1, 1), (3, 1), (3, 3), (4, 2), (6, 2), (6, 3)]  # ranks, nodes
-
-
-@pytest.mark.parametrize("batches", [1, 2, 7, 12, 17])
-@pytest.mark.parametrize("skip", range(1, 11))
-def test_the_plan_is_that_of_the_definition(skip, batches):
-    for local in range(1, 6):
-        for wait in range(skip + 3):
-            phase, given = HeatPhase(skip, local, wait), (skip, local, wait)
-            for b in range(batches):
-                assert phase.averages(b, batches) == heat_averaged(b, batches, given)
-                assert phase.spreads_again(b, batches, 3) == heat_again(b, batches, given, 3)
-            for sent in range(0, batches - 1, skip):
-                later = range(sent + 1, batches)
-                wanted = next(b for b in later if heat_receives(b, sent, batches, given))
-                assert phase.received_in(sent, batches) == wanted
 
 
 @pytest.mark.parametrize("size, nodes", NODES)

@@ -78,13 +78,6 @@ def test_the_same_bits_as_without_a_cache(tree, tmp_path, size=3):
             assert total == {"memory": IMAGES, "disk": 0, "store": IMAGES}
 
 
-def test_prefetch_alone_gives_the_same_bits(tree, tmp_path):
-    digests = {
-        threads.run(2, trained, tree, tmp_path, (None, 0, depth, None))[0][1] for depth in (0, 4)
-    }
-    assert len(digests) == 1
-
-
 def test_the_waiting_that_it_saves(tree, tmp_path, monkeypatch):
     """One rank, 6 steps an epoch, a store of 12 ms a file: 24 files, 288 ms an epoch.
 
