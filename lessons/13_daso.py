@@ -39,9 +39,9 @@ PREDICTION  m nodes, n parameters. A batch takes c without exchange, the update 
 
             The processor's work is measured without a network, or inside a node.
 
-Before you run it, write down: on links where communication is 57 % of a synchronous step, how much
-shorter is a batch with B = 4, W = 1? What of a sum can never be hidden? And is the network as good
-after the same number of epochs?
+Before you run it, write down: on links where communication is about 57 % of a synchronous step, how
+much shorter is a batch with B = 4, W = 1? What of a sum can never be hidden? And is the network as
+good after the same number of epochs?
 
 This is weak scaling: each rank brings its own batch, for any p. Where there is only one node, nodes
 are pretended: then only messages between these nodes wait for the link. Averaging in the node is

@@ -238,10 +238,11 @@ def test_the_share_of_communication_is_that_of_the_figure():
     """Lesson 13 gives it before the run, as an upper bound; page 13 repeats it."""
     times = gains.figure("13_daso")["times"]
     whole = next(row["batch"] for row in times["rows"] if row["name"] == "synchronous")
-    share = f"{100 * (1 - times['alone']['median_s'] / whole['median_s']):.0f} %"
+    share = 100 * (1 - times["alone"]["median_s"] / whole["median_s"])
     (lesson,) = (gains.ROOT / "lessons").glob("13_*.py")
-    assert f"communication is {share} of a synchronous step" in page("13")
-    assert f"communication is {share} of a synchronous step" in " ".join(lesson.read_text().split())
+    for text in page("13"), " ".join(lesson.read_text().split()):
+        (said,) = re.findall(r"communication is about (\d+) % of a synchronous step", text)
+        assert abs(int(said) - share) < 2  # points: another run's median differs by as much
 
 
 def test_what_one_rank_of_lesson_16_holds():
