@@ -3,6 +3,7 @@
 process.py     a program and its end; a process that answers questions
 view.py        what it may see and use; for students' files, and for implementations
 start.py       the script that it runs: first the wall, then the foreign code
+forked.py      processes of students' files, forked from a template; template.py: that process
 wall.py        namespaces, mounts, another user, limits; kernel.py: Landlock and seccomp
 connection.py  messages of known length
 closure.py     the modules of refgf that it needs, as texts

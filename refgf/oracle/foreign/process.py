@@ -114,19 +114,22 @@ class Process:
 
     def __init__(self, server: Server):
         self.server, self.printed, self._output = server, "", bytearray()
-        whole = server.modules is None
         self.socket, remote = socket.socketpair()
         with remote:
-            self.process = Program(
-                [sys.executable, "-P", start.__file__, str(os.getpid()), str(remote.fileno())],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT if server.errors else subprocess.DEVNULL,
-                env=view.environment(whole),
-                pass_fds=[remote.fileno()],
-            )
+            self.process = self._program(remote.fileno())
         self.socket.setblocking(False)
         os.set_blocking(self.process.stdout.fileno(), False)
         self._readable = [self.socket, self.process.stdout]
+
+    def _program(self, remote: int, *words: str) -> Program:
+        """remote: its end of the connection. words: more of start.py's arguments."""
+        return Program(
+            [sys.executable, "-P", start.__file__, str(os.getpid()), str(remote), *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if self.server.errors else subprocess.DEVNULL,
+            env=view.environment(self.server.modules is None),
+            pass_fds=[remote],
+        )
 
     def begin(self, limit_s: float) -> bytes:
         """The first answer, after the import of what it runs. limit_s: of the import."""

@@ -1,4 +1,4 @@
-"""The process of foreign code. It is started as a script: python -P start.py JUDGE DESCRIPTOR
+"""The process of foreign code. It is started as a script: python -P start.py JUDGE DESCRIPTOR [1]
 
     judge    ---- {"wall", "modules", "server", "arguments", ...} ---->
              <--- what stays open, before any foreign code runs -------
@@ -7,7 +7,8 @@
 
 JUDGE: its process number. First the keeper, while this process is small; then the wall and NumPy;
 at the first question the foreign code. modules: {name: [path, code, is it a package]} of refgf
-where nothing of refgf may be read; None: from the checkout.
+where nothing of refgf may be read; None: from the checkout. 1: this is a template (template.py),
+whose forks go on from the keeper.
 """
 
 import base64
@@ -60,26 +61,49 @@ def own_modules_first(more: list[str], last: list[str]) -> None:
     sys.path += last
 
 
+def leave_checkout(settings: dict) -> None:
+    """What the judge's side has imported here is forgotten, and not found again."""
+    sys.path.remove(ROOT)
+    for name in [name for name in sys.modules if name.split(".")[0] == "refgf"]:
+        del sys.modules[name]
+    own_modules_first(settings["paths"], settings["last"])
+
+
+def server_of(settings: dict) -> ModuleType:
+    """Imported, with NumPy: by a template, whose forks then have all but their own modules."""
+    if settings["modules"] is None:
+        faulthandler.enable()  # a crash names its line on stderr
+    else:
+        others = [finder for finder in sys.meta_path if not isinstance(finder, Carried)]
+        sys.meta_path[:] = [Carried(settings["modules"]), *others]
+    return importlib.import_module(settings["server"])
+
+
 def main() -> None:
     sys.path.insert(0, ROOT)
     from refgf.oracle.foreign import orphans
 
-    orphans.keep(int(sys.argv.pop(1)))
+    judge, descriptor = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+    is_template = bool(sys.argv[1:] and sys.argv.pop(1))
+    if not is_template:
+        orphans.keep(judge)
     from refgf.oracle.foreign import wall
     from refgf.oracle.foreign.connection import Connection
 
-    connection = Connection(int(sys.argv.pop(1)))
+    connection = Connection(descriptor)
     settings = json.loads(connection.question())
+    if is_template:
+        from refgf.oracle.foreign import template
+
+        leave_checkout(settings)
+        server_of(settings)
+        connection = Connection(template.forks(connection))
+        orphans.keep(judge)
+        settings = json.loads(connection.question())
     still_open = wall.enter(settings["wall"])
-    sys.path.remove(ROOT)
-    for name in [name for name in sys.modules if name.split(".")[0] == "refgf"]:
-        del sys.modules[name]
-    if settings["modules"] is not None:
-        sys.meta_path.insert(0, Carried(settings["modules"]))
-    else:
-        faulthandler.enable()  # a crash names its line on stderr
-    own_modules_first(settings["paths"], settings["last"])
-    server = importlib.import_module(settings["server"])
+    if not is_template:
+        leave_checkout(settings)
+    server = server_of(settings)
     connection.answer(json.dumps(still_open).encode())
     connection.question()
     found, answer = server.opened(**settings["arguments"])

@@ -26,7 +26,8 @@ import numpy as np
 
 from refgf.oracle.foreign import view
 from refgf.oracle.foreign.closure import carried
-from refgf.oracle.foreign.process import Ended, Forged, Process, Server, TooLate
+from refgf.oracle.foreign.forked import Forked
+from refgf.oracle.foreign.process import Ended, Forged, Server, TooLate
 from refgf.oracle.foreign.report import in_one_line
 from refgf.oracle.foreign.untrusted import read_bytes
 from refgf.oracle.grade import encoding, student_process
@@ -93,7 +94,7 @@ class Sandbox:
         self.allowed_s = seconds  # for the last call or import, where nobody else computes
         self.endless = ""  # why its import is not tried again
         # of public and of hidden cases, of each rank
-        self.processes: dict[tuple[bool, int], Process] = {}
+        self.processes: dict[tuple[bool, int], Forked] = {}
         self.printed = ""
 
     def __enter__(self) -> "Sandbox":
@@ -161,10 +162,10 @@ class Sandbox:
         """Start the processes of ranks 0 to p - 1 that are missing. False if imports do not end."""
         missing = [(hidden, r) for r in range(p) if (hidden, r) not in self.processes]
         if not self.endless and missing:
-            self.processes |= {key: Process(self.server) for key in missing}
+            self.processes |= {key: Forked(self.server) for key in missing}
             started = [self.processes[key] for key in missing]
             with ThreadPoolExecutor(p) as pool:
-                list(pool.map(Process.start, started))
+                list(pool.map(Forked.start, started))
                 with self._limited() as limit_s:
                     ended = list(pool.map(imported, started, itertools.repeat(limit_s)))
             if not all(ended):
@@ -189,7 +190,7 @@ class Sandbox:
         )
 
 
-def imported(process: Process, limit_s: float) -> bool:
+def imported(process: Forked, limit_s: float) -> bool:
     """Has the import of the file ended, in whatever way?"""
     try:
         process.ask(b"", limit_s)

@@ -27,7 +27,7 @@ def marks_of(monkeypatch):
     def marks(lesson, call_s, import_s=0.0, slower=1.0):
         now, file = [0.0], ANSWERS / f"{lesson}.py"
 
-        class Process:
+        class Forked:
             printed = ""
 
             def __init__(self, _):
@@ -52,7 +52,7 @@ def marks_of(monkeypatch):
                     return b"{}"
                 return json.dumps(self.respond(json.loads(question))).encode()
 
-        monkeypatch.setattr(sandbox, "Process", Process)
+        monkeypatch.setattr(sandbox, "Forked", Forked)
         monkeypatch.setattr(sandbox, "busy", lambda: slower)
         monkeypatch.setattr(sandbox, "time", SimpleNamespace(monotonic=lambda: now[0]))
         found, _ = marking.marks_of(file, lesson, partial(marked, seed=7))
