@@ -9,7 +9,7 @@ process, whose calls (rank.py) it makes on the real communicator, one after the 
 
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,7 +100,7 @@ def played(xs: list[np.ndarray], function: Callable[[ranks.Comm, np.ndarray], An
 
 
 def relayed(
-    processes: list[Process], name: str, printed: dict[int, list[str]], limit_s: float
+    processes: Sequence[Process], name: str, printed: dict[int, list[str]], limit_s: float
 ) -> Callable:
     """The body of each rank, whose function runs in a process.
 
