@@ -60,13 +60,20 @@ class Fork(Program):
         while True:
             with self._waits:
                 if self.returncode is None:
-                    ended, status = os.waitpid(self.pid, os.WNOHANG)
-                    self.returncode = os.waitstatus_to_exitcode(status) if ended else None
+                    self.returncode = self._ended()
             if self.returncode is not None:
                 return self.returncode
             if timeout is not None and time.monotonic() > stop_s:
                 raise subprocess.TimeoutExpired("a judged process", timeout)
             time.sleep(0.001)
+
+    def _ended(self) -> int | None:
+        """Its exit code. 0, as Popen has it, where the system keeps none (SIGCHLD is ignored)."""
+        try:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            return 0
+        return os.waitstatus_to_exitcode(status) if ended else None
 
 
 class Forked(Process):
