@@ -21,10 +21,8 @@ from tests.support.text_cases import (
     ALLREDUCE,
     FAST,
     LATENCY,
-    OPTIONS,
     RECORDED,
     SLOW,
-    TEXTS,
     latency,
     ring,
 )
@@ -33,35 +31,6 @@ FULL = ("Avg Latency(us)", "Min Latency(us)", "Max Latency(us)", "Iterations")
 TAILS = ("Latency (us)", "P50 Tail Lat(us)", "P99 Tail Lat(us)")
 COLUMNS = [FULL, TAILS, ("Latency (us)", "Validation")]
 COLUMNS += [("Latency (us)",), ("Avg Latency(us)",), ("Avg Lat(us)",)]
-OTHER = Link(5e-6, 1e-10)  # of the texts in tests/plan/benchmarks
-LINKS = {  # of the texts of TEXTS that are read; all others are refused
-    **{f"{version}, {option}": SLOW for version, option in product(LAST, OPTIONS)},
-    **dict.fromkeys(["osu_latency", "osu_latency, tails", "osu_latency, hosts"], SLOW),
-    **dict.fromkeys(["osu_allreduce, hosts", "osu_allreduce of NCCL"], SLOW),
-    **dict.fromkeys(["two tables, the second", "two tables, by name"], FAST),
-    **dict.fromkeys(["two rings, the second", "a table and a title"], FAST),
-    **dict.fromkeys(["no list, hosts stated", "no list of many ranks"], SLOW),
-    **dict.fromkeys(["a short list, hosts", "two rows cut off"], SLOW),
-    **dict.fromkeys(["a tree, by its name", "a switch that adds", "two hosts, no ring"], SLOW),
-    **dict.fromkeys(["two runs in turn, the second", "a run, and what other ranks say"], SLOW),
-    **dict.fromkeys(["osu, and what other ranks say", "osu, and what a library says"], SLOW),
-    **dict.fromkeys(["a run that was killed, and one", "pairs behind the table"], SLOW),
-    "osu_allreduce of no ring": Link(24e-6 / 766, 2e-10 * 384 / 766),
-    "a slow link": Link(2e-3, 1e-7),
-    "a short latency": Link(3e-7, 1e-10),
-    "a fast link": Link(5e-6, 8 / 3e12),
-    "one size far from the line": FAST,
-    **dict.fromkeys(["nccl_old_2x8", "nccl_old_16x1", "nccl_old_NA_2x8"], OTHER),
-    **dict.fromkeys(["nccl_old_zero_row", "nccl_new_2x8_indented"], OTHER),
-    "nccl_partial_list, hosts": OTHER,
-    "nccl_nolist_1node, hosts": Link(2e-6, 8 / 1840e9),
-    "nccl_ring_4x8_p4d_like": Link(5e-6, 8 / 237e9),
-    "nccl_tree_2x8_p4d_like": Link(5e-6, 8 / 457e9),
-    "nccl_flat_rate_2x1": Link(1.65e-4, 1 / 22.9e9),
-    "nccl_tree_then_ring_8x1": Link(7e-6, 1e-10),
-    "osu_latency_twice, 2": Link(20e-6, 8e-11),
-    "osu two sizes of ranks, 2": Link(4e-6, 1.6e-10),
-}
 
 
 def load(folder, text, stated=None, encoding="utf-8"):
@@ -180,21 +149,6 @@ def test_open_mpi_tags_the_parts_of_a_line(tmp_path):
     tag = "[1,0]<stdout>:"
     text = tagged(re.sub("(-1 )", rf"\1{tag}", ring(6, 3)), tag)
     assert text.count(f"-1 {tag}") == len(SIZES) and holds(load(tmp_path, text), SLOW)
-
-
-@pytest.mark.parametrize("name", TEXTS)
-def test_each_text_is_read_right_or_refused(tmp_path, name):
-    text, stated = TEXTS[name]
-    try:
-        found = load(tmp_path, text, Stated(**stated))
-    except ValueError as error:
-        assert re.match("plan --machine .*: got .*; wanted .*; next: ", str(error))
-        assert name not in LINKS
-    else:
-        assert holds(found, LINKS[name])
-        option = name.partition(", ")[2]
-        assert option not in OPTIONS or found.lines_per_node == 4
-        assert ("blocking" in " ".join(found.notes)) == (option == "-z")
 
 
 @pytest.mark.parametrize("size, k", [(2, 1), (3, 1), (5, 1), (6, 3), (7, 1), (48, 8), (1000, 8)])
