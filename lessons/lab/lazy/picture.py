@@ -113,6 +113,7 @@ def draw_steps(axis, result: dict, k: float) -> None:
             textcoords="offset points",
             ha="left" if x[least] < 3 else "right" if x[least] > len(thetas) - 4 else "center",
             color=style["color"],
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
         )
     off_ms = 1e3 * result["without_exchange"]["median_s"] / k
     axis.axhline(off_ms, color="grey", lw=1)

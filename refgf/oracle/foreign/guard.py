@@ -68,7 +68,7 @@ def describe(error: BaseException, name: str) -> str:
     if isinstance(error, TooLong):
         return f"{error}{_place(error)}"
     if isinstance(error, SystemExit):
-        return f"called sys.exit({error.code!r}){_place(error)}"
+        return f"tried to end the process with exit code {error.code or 0!r}{_place(error)}"
     text = f"{type(error).__name__}: {str(error)[:300]}"
     if _foreign(error):
         return f"raised {text}{_place(error)}"
