@@ -27,6 +27,9 @@ SENTENCE = 600  # characters of what a process says of itself
 MESSAGES, BYTES = 10_000, 1 << 24  # of a rank in a call
 CALLS = {True: ("Send", "Isend", "Sendrecv"), False: ("Recv", "Irecv", "Sendrecv")}
 MALFORMED = (ValueError, LookupError, AttributeError, TypeError, RecursionError)
+UNREADABLE = (
+    "gave an answer that cannot be read: does the file replace a function of Python or NumPy?"
+)
 OWN_FAULTS = (
     "raised",
     "ended the program",
@@ -134,8 +137,10 @@ def relayed(
             raise Failed(f"did not end within {limit_s:g} s") from None
         except Ended as ended:
             raise Failed(how_it_ended(ended.code)) from None
-        except (Forged, *MALFORMED):
+        except Forged:
             raise Failed("wrote into the connection of its judge") from None
+        except MALFORMED:
+            raise Failed(UNREADABLE) from None
         return returned
 
     return on_rank

@@ -9,6 +9,7 @@ import numpy as np
 
 LONGEST = 1 << 17  # bytes of an answer
 WIDEST = 1023  # bits of an int: no more than a float has
+DEEP = "returned lists in lists, too many to be compared; does one hold itself?"
 ALLOWED = "numbers (int, float, bool), texts, arrays, lists, tuples, dicts or None"
 
 
@@ -20,6 +21,8 @@ def encoded(value: Any) -> Any:
     """
     kind = type(value)  # value.__class__ may be anything
     if issubclass(kind, np.ndarray):
+        if issubclass(kind, np.ma.MaskedArray) and np.ma.is_masked(value):
+            raise TypeError("a masked array; wanted one whose numbers are all there")
         value = np.asarray(value)
         if value.dtype.kind not in "biuf":
             raise TypeError(f"an array of {value.dtype}; wanted one of integers, floats or bool")

@@ -1,8 +1,10 @@
 """An exercise's marks: the points of its parts, and why some are lost."""
 
+import re
 from dataclasses import dataclass, field
 
 NOT_JUDGED = "not judged"  # because the exercise has failed before
+FORBIDDEN = re.compile("raised PermissionError: (an|this) exercise may not")  # by a sentence
 
 
 @dataclass

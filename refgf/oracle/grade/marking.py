@@ -24,7 +24,7 @@ from refgf.oracle.foreign.report import as_name
 from refgf.oracle.foreign.untrusted import BadFile, read_bytes
 from refgf.oracle.grade.difference import ONLY_TYPE, difference, plain
 from refgf.oracle.grade.encoding import decoded, encoded
-from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
+from refgf.oracle.grade.mark import FORBIDDEN, NOT_JUDGED, Mark, PartMark
 from refgf.oracle.grade.messages import mark_collective
 from refgf.oracle.grade.sandbox import LARGEST_FILE, NO_TIME, Sandbox
 from refgf.oracle.grade.shown import (
@@ -298,7 +298,8 @@ def source(seed: int, part: Part) -> np.random.Generator:
 def fatal(sentence: str) -> bool:
     """Does it end the whole exercise? What hangs or crashes is not started again."""
     starts = ("did not end", NO_TIME, "ended its", "its process", "wrote into", "ran out", "closed")
-    return sentence.startswith((*BEFORE_A_CALL, *starts)) or "may not" in sentence
+    starts += ("gave an answer",)
+    return sentence.startswith((*BEFORE_A_CALL, *starts)) or bool(FORBIDDEN.search(sentence))
 
 
 def answers(

@@ -2,12 +2,11 @@
 
 import csv
 import io
-import re
 import textwrap
 from dataclasses import asdict
 
 from refgf.oracle.foreign.report import as_name
-from refgf.oracle.grade.mark import NOT_JUDGED, Mark
+from refgf.oracle.grade.mark import FORBIDDEN, NOT_JUDGED, Mark
 
 COLUMNS = 100
 UNJUDGED = {  # what a sentence on an exercise says, and in a word why nothing of it was judged
@@ -22,11 +21,11 @@ UNJUDGED = {  # what a sentence on an exercise says, and in a word why nothing o
     "ran out of memory": "memory",
     "wrote into": "tampered",
     "closed the connection": "tampered",
+    "gave an answer that": "no answer",
     "not written": "not written",
     "absent": "absent",
 }
 UNWRITTEN = ("not written", "absent")
-FORBIDDEN = re.compile("raised PermissionError: (an|this) exercise may not")
 
 
 def totals(marks: list[Mark]) -> tuple[int, int]:

@@ -35,6 +35,7 @@ from refgf.oracle.grade.collective import (
     MALFORMED,
     SECONDS,
     SENTENCE,
+    UNREADABLE,
     Outcome,
     how_it_ended,
     outcome,
@@ -202,7 +203,7 @@ def imported(process: Forked, limit_s: float) -> bool:
 
 
 def checked(answer: bytes) -> dict:
-    """An answer that can be judged. Raises Forged for what `student_process` does not send."""
+    """An answer that can be judged, or an error for what `student_process` does not send."""
     try:
         found = json.loads(answer)  # with NaN and infinity, which a function may return
         if "error" in found:
@@ -210,6 +211,6 @@ def checked(answer: bytes) -> dict:
         decoded(found["result"])
         return found
     except RecursionError:
-        return {"error": "returned lists in lists, too many to be compared"}
-    except MALFORMED as error:
-        raise Forged from error
+        return {"error": encoding.DEEP}
+    except MALFORMED:
+        return {"error": UNREADABLE}

@@ -28,6 +28,7 @@ STARTS: tuple[str, ...] = (
 STARTS += ("ended its process", "wrote into the connection of its judge", "ran out of memory")
 STARTS += (
     "closed the connection to its judge",
+    "gave an answer that cannot be read",
     "ended the program (SystemExit)",
     "deadlock",
     NO_TIME,

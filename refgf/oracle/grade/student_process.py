@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.foreign.ranks import Comm
-from refgf.oracle.grade.encoding import decoded, encoded, in_bytes
+from refgf.oracle.grade.encoding import DEEP, decoded, encoded, in_bytes
 from refgf.oracle.grade.rank import Channel
 
 WIDE = "it has null bytes, as UTF-16 has; next: save it as UTF-8"
@@ -143,6 +143,8 @@ def answer(module: Any, request: dict, file: str) -> dict:
             found = encoded(result)
         except TypeError as error:
             return {"error": f"returned {error}"}
+        except RecursionError:
+            return {"error": DEEP}
         pairs = zip(arguments, request["arguments"])
         return {"result": found, "changed": [i for i, pair in enumerate(pairs) if changed(*pair)]}
     except BaseException as error:  # noqa: BLE001  students' code may raise anything
@@ -153,7 +155,7 @@ def changed(argument: Any, before: Any) -> bool:
     """before: as it was encoded."""
     try:
         return encoded(argument) != before
-    except TypeError:  # a list may hold anything by now
+    except (TypeError, RecursionError):  # a list may hold anything by now, itself too
         return True
 
 

@@ -181,6 +181,21 @@ NO_WRITERS = {  # exercise, code: what is true of a file that writes nothing
         "got [0.0, 0.0]; wanted [",
     ),
     "deep lists": ("ring_cost", DEEP, "returned lists in lists, too many to be compared"),
+    "a list that holds itself": (
+        "ring_cost",
+        "\ndef ring_cost(n, p, rank):\n    a = []\n    a.append(a)\n    return a\n",
+        "returned lists in lists, too many to be compared; does one hold itself?",
+    ),
+    "json.dumps replaced": (
+        "slices",
+        "\nimport json\njson.dumps = lambda found: '[]'\n",
+        "gave an answer that cannot be read: does the file replace a function of Python or NumPy?",
+    ),
+    "masked numbers": (
+        "slices",
+        "\ndef slices(n, p):\n    return np.ma.masked_array([[0, n]] * p, True)\n",
+        "returned a masked array; wanted one whose numbers are all there",
+    ),
     "another shape of x": (
         "allreduce",
         RESHAPED.format("shape", "(1, -1)"),
@@ -198,6 +213,13 @@ NO_WRITERS = {  # exercise, code: what is true of a file that writes nothing
 def test_a_file_that_writes_nothing_is_not_accused(tmp_path, name, code, said):
     sentence = graded(tmp_path, code, "import sys\n", name)[name].parts[0].sentence
     assert said in sentence and "judge" not in sentence
+
+
+def test_an_error_with_the_words_of_a_refusal_ends_nothing(tmp_path):
+    """Only what was refused is not started again."""
+    body = BODY.format("raise RuntimeError('a rank may not read this')")
+    cost = graded(tmp_path, body, only="ring_cost")["ring_cost"]
+    assert all("raised RuntimeError" in part.sentence for part in cost.parts)
 
 
 FAILURES = {

@@ -156,7 +156,7 @@ CHANGES["06"] = [
         [
             Change(
                 CHOOSE_06,
-                "here it is in permille",
+                "here percent is in permille",
                 in_permille,
                 lambda values, percent: (values, percent * 10),
                 PERMILLE,

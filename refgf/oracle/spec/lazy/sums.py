@@ -280,7 +280,7 @@ def mean_of_calls(gradients, calls, rank):
     return sum_calls(gradients, calls, rank, divisor=len(gradients))
 
 
-@SUMS_03.mistake("your pool is float64: give np.zeros and np.empty the gradients' type")
+@SUMS_03.mistake("your pool or your results are float64: give them the gradients' type")
 def float64_pool(gradients, calls, rank):
     return sum_calls(gradients, calls, rank, dtype=np.float64)
 

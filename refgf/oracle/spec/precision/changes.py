@@ -163,7 +163,7 @@ def exponents(scale, *rest):
 CHANGES["05"] = [
     [
         [Change(HALF_SUM_05, "here the result is float16", as_float16, words=FLOAT16)],
-        [Change(HALF_SUM_05, "here it comes with a flag", with_finite, words=FINITE)],
+        [Change(HALF_SUM_05, "here the result comes with a flag", with_finite, words=FINITE)],
     ],
     [[], [Change(HALF_SUM_05, "here the last term is first", from_the_last, words=LAST)]],
     [[], [Change(SCALE_05, "here a skipped step quarters", quartered, words=QUARTER)]],
