@@ -115,7 +115,14 @@ def test_the_page_says_what_a_neighbours_variant_gets():
 
 
 @pytest.mark.parametrize(
-    "name, numbers", [("01", "0, 1, 2, 3, 5, 8"), ("03", "0, 1, 5, 21"), ("17", "2, 3, 5, 11")]
+    "name, numbers",
+    [
+        ("01", "0, 1, 2, 3, 5, 8"),
+        ("03", "0, 1, 5, 21"),
+        ("05", "0, 3, 9, 14"),
+        ("06", "0, 1, 9, 11"),
+        ("17", "2, 3, 5, 11"),
+    ],
 )
 def test_the_page_names_variants_for_groups(name, numbers):
     most, of, *_ = most_shared([f"{name}v{n}" for n in numbers.split(", ")], SEED)
