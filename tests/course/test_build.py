@@ -179,12 +179,12 @@ def test_marks_outside_the_project(built, tmp_path, platform):
 
 @pytest.mark.long
 def test_the_bundle_is_the_smallest(built, tmp_path):
-    """It has exactly the files of refgf that marking loads, in the judge or behind its wall."""
+    """It has exactly the files of refgf that marking loads, in the judge or other processes."""
     marked_file = LESSON.answers.read_text()
     _, loaded = marked("gradescope", built["gradescope"], tmp_path, marked_file)
     has = {str(path) for path in (tmp_path / "source" / "refgf").rglob("*.py")}
-    walled = {str(tmp_path / f"source/refgf/oracle/foreign/{n}.py") for n in ("wall", "kernel")}
-    assert has == set(loaded) | walled
+    elsewhere = {f"source/refgf/oracle/foreign/{n}.py" for n in ("template", "wall", "kernel")}
+    assert has == set(loaded) | {str(tmp_path / name) for name in elsewhere}
 
 
 @pytest.mark.long
