@@ -215,6 +215,24 @@ def test_a_file_that_writes_nothing_is_not_accused(tmp_path, name, code, said):
     assert said in sentence and "judge" not in sentence
 
 
+@pytest.mark.parametrize(
+    "body, unwritten",
+    [
+        ("raise NotImplementedError", True),
+        ("if rank:\n        return n\n    raise NotImplementedError", False),
+        ("return n if rank else never()", False),
+    ],
+)
+def test_what_raises_for_some_cases_is_written(tmp_path, body, unwritten):
+    """The starter's last line may stand below a student's own."""
+    code = BODY.format(body) + "\n\ndef never():\n    raise NotImplementedError\n"
+    cost = graded(tmp_path, code, only="ring_cost")["ring_cost"]
+    sentences = [part.sentence for part in cost.parts]
+    assert sentences[0].startswith("not written yet") is unwritten
+    assert ("not judged" in sentences) is unwritten
+    assert unwritten or any(" raised NotImplementedError (line" in f" {s}" for s in sentences)
+
+
 def test_an_error_with_the_words_of_a_refusal_ends_nothing(tmp_path):
     """Only what was refused is not started again."""
     body = BODY.format("raise RuntimeError('a rank may not read this')")
