@@ -1,4 +1,4 @@
-"""What students are told of wrong functions: each report of one function, in this process.
+"""What is said to students about wrong functions: each report of one function, in this process.
 
 python -m pytest tests/approval/test_approved_students.py --snapshot-update
 """
@@ -176,7 +176,7 @@ CASES = {name: ("01", "allreduce", code) for name, code in CASES.items()} | OTHE
 
 
 @pytest.fixture
-def told(tmp_path, monkeypatch):
+def said(tmp_path, monkeypatch):
     """(lesson, exercise, code of a function) -> the report of its marks"""
     monkeypatch.setattr(marking, "Sandbox", InThisProcess)
 
@@ -186,16 +186,16 @@ def told(tmp_path, monkeypatch):
     return tell
 
 
-def test_wrong_functions(approved, told):  # noqa: F811
-    assert "\n".join(f"== {name}\n{told(*case)}" for name, case in CASES.items()) == approved
+def test_wrong_functions(approved, said):  # noqa: F811
+    assert "\n".join(f"== {name}\n{said(*case)}" for name, case in CASES.items()) == approved
 
 
-def test_rings(approved, told):  # noqa: F811
+def test_rings(approved, said):  # noqa: F811
     """The same whether slices of x are sent or copies of them."""
     found = []
     for name, change in RINGS.items():
         texts = {
-            told("01", "allreduce", RING.format(**PLAIN | change, sent=sent))
+            said("01", "allreduce", RING.format(**PLAIN | change, sent=sent))
             for sent in ("x[a:b]", "x[a:b].copy()")
         }
         found += [f"== {name}", *sorted(texts)]

@@ -13,7 +13,7 @@ from tests.support.project import NOT_IMPLEMENTED, WITH_RANKS, Project
 
 IMPLEMENTED = [name for name in FUNCTIONS if name not in NOT_IMPLEMENTED]
 STEPS = ("csc_run", "sparse_warmup_run", "scaled_run", "scaled_lars_run")
-STACKS = [  # beside the default, which has neither
+STACKS = [  # next to the default, which has neither
     pytest.param({"residual": residual, "overlap": True}, id=residual.__name__)
     for residual in (Residual, FusedResidual)
 ]

@@ -126,10 +126,11 @@ def sentence(error: BaseException, file: str) -> str:
 
 def as_given(error: NotImplementedError) -> bool:
     """Was the called function's one line that of the starter, which raises this error?"""
-    *callers, code = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    lines = {line for *_, line in code.co_lines()} - {None, code.co_firstlineno}
-    by_its_file = callers and callers[-1].co_filename == code.co_filename
-    return not by_its_file and len(lines) <= 1 and code.co_names == ("NotImplementedError",)
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if len(codes) < 2 or codes[-2].co_filename == codes[-1].co_filename:  # its file calls it
+        return False
+    lines = {line for *_, line in codes[-1].co_lines()} - {None, codes[-1].co_firstlineno}
+    return len(lines) <= 1 and codes[-1].co_names == ("NotImplementedError",)
 
 
 def line_of(error: BaseException, file: str) -> str:
