@@ -145,5 +145,5 @@ if __name__ == "__main__":
     images.arguments(lesson)
     searched = "of LARS; it is searched over the rates of SGD"
     lesson.argument("--trust", type=float, default=0.1, help=searched)
-    lesson.parser.set_defaults(image_size=67, width=1 / 16, batch=32)
+    lesson.parser.set_defaults(image_size=67, width=1 / 16, batch=64)
     lesson.main(measure, picture.draw)

@@ -46,13 +46,13 @@ def test_lesson_11_searches_rates_in_its_epochs_only(monkeypatch):
         comparison.trials, "deal", dealt := lambda run, jobs, f: [f(*j) for j in jobs]
     )
     monkeypatch.setattr(rate_search, "deal", dealt)
-    run = Run(batch=32, rate=0.02)
+    run = Run(batch=64, rate=0.02)
     found = comparison.compare(run, Namespace(size=1433), lambda rate, *_: rate, None)
     assert {cell[3] for cell, _ in tried} == {5} and {cell[3] for cell, _ in judged} == {5, 20}
     assert {exponent for _, exponent in judged} == {-1}
     assert [row["rate"] for row in found["rows"]] == [0.01] * len(found["rows"])
     epochs = sum(cell[3] for cell, _ in tried + judged)
-    assert epochs <= 900, "the default would end after more than four minutes on two cores"
+    assert epochs <= 690, "the default would end after more than four minutes on two cores"
 
 
 def test_a_folder_of_images_has_other_seeds():

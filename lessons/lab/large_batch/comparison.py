@@ -25,14 +25,20 @@ def name_of(method: tuple) -> str:
 
 
 def places(run: kit.Run) -> list[tuple[int, int]]:
-    """(fold, seed) of each training that judges a method; the fold of the search is not used.
-
-    A folder of images has one split: there the seeds are others.
-    """
+    """(fold, seed) of each training that judges a method; those of the search are not used."""
     count = run.quick(1, 8, 12)
-    if run.options.data:
-        return [(0, 2 + i) for i in range(count)]
-    return [(1 + i % 4, 1 + i // 4) for i in range(count)]
+    return [(0 if run.options.data else 1 + i % 4, 2 + i) for i in range(count)]
+
+
+def judged_on(run: kit.Run, cells: list[tuple]) -> dict[tuple, list[tuple[int, int]]]:
+    """The places of each cell. Half of them will do where no claim rests on an interval.
+
+    Intervals are claimed at the smallest and the largest batch, in the lesson's epochs.
+    """
+    every, epochs = places(run), cells[0][3]
+    ends = cells[0][2], max(cell[2] for cell in cells)
+    half = every[: -(-len(every) // 2)]
+    return {cell: every if cell[3] == epochs and cell[2] in ends else half for cell in cells}
 
 
 def cells_of(run: kit.Run, whole: int) -> list[tuple]:
@@ -58,15 +64,20 @@ def compare(run: kit.Run, data, learning_rate, large_step) -> dict:
 
     learning_rate, large_step: the lesson's.
     """
-    rules, judged = training.Rules(learning_rate, large_step), places(run)
-    cells = cells_of(run, data.size)
+    rules, cells = training.Rules(learning_rate, large_step), cells_of(run, data.size)
+    judged = judged_on(run, cells)
     run.section("Accuracy against batch size")
-    run.say(f"Trainings that judge each method, after the search for its rate: {len(judged)}.")
+    least, most = min(map(len, judged.values())), max(map(len, judged.values()))
+    run.say(f"Trainings that judge: {most} at the smallest and largest batch, {least} elsewhere.")
     train = functools.partial(training.learn, run, rules)
     searched = [cell for cell in cells if cell[3] == cells[0][3]]  # in the lesson's epochs
     tried = rate_search.search(run, searched, train, rounds=run.quick(0, 3, 4))
     found = {cell[:3]: tried[cell] for cell in searched}
-    jobs = [(cell, rate_search.best(found[cell[:3]]), *place) for cell in cells for place in judged]
+    jobs = [
+        (cell, rate_search.best(found[cell[:3]]), *place)
+        for cell in cells
+        for place in judged[cell]
+    ]
     results = iter(trials.deal(run, jobs, train))
     rows = []
     for cell in cells:
@@ -80,12 +91,12 @@ def compare(run: kit.Run, data, learning_rate, large_step) -> dict:
                 "rate": learning_rate(run.options.rate * 2.0**at, batch, 0, 1, False),  # the peak
                 "edge": at in (min(found[cell[:3]]), max(found[cell[:3]])),
             }
-            | rate_search.interval([next(results)["accuracy"] for _ in judged])
+            | rate_search.interval([next(results)["accuracy"] for _ in judged[cell]])
         )
     report(run, rows)
     places_of = dict.fromkeys((row["batch"], row["epochs"]) for row in rows)
     gains = [gain for place in places_of for gain in gains_at(run, rows, *place)]
-    return {"rows": rows, "gains": gains, "epochs": cells[0][3], "judged_on": judged}
+    return {"rows": rows, "gains": gains, "epochs": cells[0][3]}
 
 
 def report(run: kit.Run, rows: list[dict]) -> None:

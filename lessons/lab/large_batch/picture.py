@@ -25,7 +25,7 @@ def draw(result: dict) -> dict:
     for axis in (epochs, steps):
         axis.set_ylim(low, 100)
     steps.grid(alpha=0.3)  # the left panel has the legend
-    below = f"Mean of {len(trained['judged_on'])} runs and its 95 % interval, without warm-up."
+    below = f"Means of {runs_of(trained['rows'])} runs, with 95 % intervals, without warm-up."
     figures = {"": axes.finish(figure, epochs, below=below)}
     figure, (rates,) = axes.frame("Lesson 11: does the best rate grow with the batch?", 1, 1)
     draw_rates(rates, result)
@@ -41,6 +41,11 @@ def draw(result: dict) -> dict:
     panels[0].legend(loc="lower right")
     figures["norms"] = axes.finish(figure)
     return figures
+
+
+def runs_of(rows: list[dict]) -> str:
+    """How many trainings a mean is of: "4 or 8"."""
+    return " or ".join(str(count) for count in sorted({len(row["values"]) for row in rows}))
 
 
 def draw_accuracy(axis, result: dict, alike, after: str) -> None:
@@ -94,7 +99,7 @@ def draw_gains(axis, gains: list[dict]) -> None:
     names = [f"{gain['name']}, batch {gain['batch']}, {gain['epochs']} epochs" for gain in rows]
     axis.set_yticks(range(len(rows)), names)
     axis.set(
-        title=f"LARS over SGD, warm-up over none: {len(rows[0]['values'])} pairs of runs",
+        title=f"LARS over SGD, warm-up over none: {runs_of(rows)} pairs of runs",
         xlabel="percentage points of accuracy, mean and 95 % interval\n"
         "(a pair: same images, same first weights)",
         ylim=(len(rows) - 0.5, -0.5),

@@ -57,7 +57,7 @@ def fold(data, image_size: int, skip_bad_images: bool, number: int):
 
 def network(run: kit.Run, data, seed: int, dropout: float = images.DROPOUT) -> AlexNet:
     shape = data.num_classes, data.image_size, run.options.width
-    space = Workspace(run.xp, images_per_block=16)
+    space = Workspace(run.xp, images_per_block=64)
     net = AlexNet(*shape, dropout=dropout, channels=data.channels, workspace=space)
     net.dropout_rng = np.random.default_rng([seed, 11])
     return net
