@@ -41,7 +41,7 @@ def compare(run: kit.Run) -> dict:
     """
     run.section("Training with merged groups")
     train, held_out = digits(PIXELS)
-    count = run.quick(3, 12)
+    count = run.quick(3, 8)
     steps = list(batches(train, BATCH * run.size, 0, images.SEED, run.rank, run.size))[:count]
     profiled = model(run, train)
     _, ready_s = step_times.without_exchange(run, profiled, steps[: SKIP + run.quick(1, 3)], SKIP)
