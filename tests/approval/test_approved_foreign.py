@@ -9,23 +9,26 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from refgf.oracle.__main__ import main
 from refgf.oracle.foreign.untrusted import BadFile
 from refgf.oracle.schedules import msccl, mscclpp
 from refgf.oracle.schedules.own import own_plan
 from refgf.oracle.schedules.verdict import as_lines, judge
-from tests.approval.test_approved import approved, said  # noqa: F401  a fixture
+from tests.approval.test_approved import answered, approved  # noqa: F401  fixtures
+from tests.support import faults
 from tests.support.reveal_boxes import (
-    BACK,
-    FOLD,
-    by_ranks,
-    exactly,
+    AT_ONCE,
+    BOXES,
+    WRONG,
+    by_exclusive_or,
+    in_rank_order,
     one,
     printed,
-    random_runs,
     sums,
-    truncating,
+    then,
 )
 from tests.support.schedule_cases import LINK, changed, xml
 
@@ -98,47 +101,82 @@ REFUSED = {
 }
 
 
-def test_steps_that_cannot_be_judged(approved, tmp_path):  # noqa: F811
-    """As a command, with the exit code."""
+def test_steps_that_cannot_be_judged(approved, tmp_path, monkeypatch, capsys):  # noqa: F811
+    """What the command says, and its exit code; the same ranks train all of them."""
     pytest.importorskip("torch", reason="PyTorch is an extra")
+    from refgf.oracle.step import judging
+    from refgf.oracle.step.ranks import Ranks
     from tests.support.step.subject import subject
 
-    found = []
-    for name, (layer, train) in REFUSED.items():
-        head = f"def model():\n    return nn.Sequential(nn.Linear(6, 3), {layer})\n"
-        path = subject(tmp_path, f"    {train}\n", f"{name}.py", head)
-        text = said("refgf.oracle", "step", path.name, folder=tmp_path)
-        found.append(
-            re.sub(r"step, on rank \d", "step, on rank R", text)
-        )  # that of the first answer
+    found, judge_step = [], judging.judge
+    with Ranks(2, 120.0) as two:
+        monkeypatch.setattr(judging, "judge", lambda file, *_: judge_step(file, two))
+        for name, (layer, train) in REFUSED.items():
+            head = f"def model():\n    return nn.Sequential(nn.Linear(6, 3), {layer})\n"
+            path = subject(tmp_path, f"    {train}\n", f"{name}.py", head)
+            code, text = main(["step", str(path)]), "".join(capsys.readouterr())
+            text = f"{text}exit code {code}\n".replace(str(tmp_path), "FOLDER")
+            found.append(re.sub(r"step, on rank \d", "step, on rank R", text))  # that answers first
     assert "\n".join(found) == approved
 
 
 # -- allreduces as black boxes
 
-BOXES = {
-    "fold": lambda random: sums(FOLD),
-    "backwards, float64 inside": lambda random: sums(BACK, accumulator="float64"),
-    "at once": lambda random: exactly_at_once,
-    "truncating": lambda random: lambda xs: [truncating(xs)],
-    "rank 2 otherwise": lambda random: by_ranks(FOLD, BACK, 2, 4),
-    "random trees": lambda random: sums(random_runs(random, 4, 40)),
-    "a mean": lambda random: lambda xs: [x / 4 for x in sums(FOLD)(xs)],
-    "rank 3 left out": lambda random: lambda xs: sums(FOLD)([*xs[:3], 0 * xs[3]]),
-    "float16 inside": lambda random: sums(FOLD, accumulator="float16"),
-}
-
-
-def exactly_at_once(xs):
-    return [exactly(xs)]
-
 
 def test_orders_of_black_boxes(approved):  # noqa: F811
-    import numpy as np
-
-    random = np.random.default_rng(7)
-    lines = [f"== {name}\n{printed(one(make(random), 4))}" for name, make in BOXES.items()]
+    boxes = {name: (box, 4, 200 if "compensated" in name else 40) for name, box in BOXES.items()}
+    boxes |= {f"exclusive or, {p} ranks": (by_exclusive_or, p, 9) for p in (4, 6)}
+    for name, change in WRONG.items():
+        for how, box in (("", sums([(0, 200, in_rank_order(4))])), (", at once", AT_ONCE)):
+            boxes[f"{name}{how}"] = then(change, box), 4, 200
+    found = {name: one(*given) for name, given in boxes.items()}
+    lines = [f"== {name}\n{printed(of)}\nright: {of.right}" for name, of in found.items()]
     assert "\n".join(lines) == approved
+
+
+def mean(xs):
+    return [total / np.float32(4) for total in faults.right(xs)]
+
+
+def finite_only(xs):
+    if not all(np.isfinite(x).all() for x in xs):
+        raise ValueError("no such numbers")
+    return faults.right(xs)
+
+
+def test_orders_of_faults(approved):  # noqa: F811
+    """Of faults.py, what public reports describe: special numbers lost, other slice bounds."""
+    names = ["right", "saturates", "nan_to_zero", "infinity_clipped", "denormals_flushed"]
+    cases = [(getattr(faults, name), 4, 24, "float32") for name in names]
+    cases += [(faults.right, 4, 24, dtype) for dtype in ("float16", "float64")]
+    cases += [(faults.saturates, 4, 24, dtype) for dtype in ("float16", "float64")]
+    cases += [(box, 4, 24, "float32") for box in (mean, finite_only)]
+    cases += [(faults.other_bounds, p, 103, "float32") for p in (4, 5, 7)]
+    cases += [(other_bounds_backwards, p, 103, "float32") for p in (4, 5, 7)]
+    found = []
+    for function, p, n, dtype in cases:
+        box = of_type(function, dtype)
+        found.append(
+            f"== {function.__name__}, {p} ranks, {dtype}\n{printed(one(box, p, n, dtype))}"
+        )
+    assert "\n".join(found) == approved
+
+
+def other_bounds_backwards(xs):
+    return faults.other_bounds(xs[::-1])
+
+
+def of_type(function, dtype):
+    def box(xs):
+        return [row.astype(np.float64) for row in function([x.astype(dtype) for x in xs])]
+
+    return box
+
+
+def test_reveal_of_faults(approved, answered):  # noqa: F811
+    names = ["big_endian", "aliased", "in_place", "two_types"]
+    file = ["reveal", "--python", faults.__file__, "--sizes", "24", "--function"]
+    assert "\n".join(answered(*file, name) for name in names) == approved
 
 
 ALLREDUCES = """
@@ -180,20 +218,32 @@ def aborts(xs):
     os.abort()
 def reduce_scatter(xs):
     return np.array_split(fold(xs)[0], len(xs))
+def one_array(xs):
+    return np.add.reduce(xs)
+def left_in_place(xs):
+    total = one_array(xs)
+    for x in xs:
+        x[...] = total
+def left_on_rank_0(xs):
+    xs[0][...] = one_array(xs)
+calls = []
+def the_third_call(xs):
+    calls.append(1)
+    return 1 / 0 if len(calls) == 3 else fold(xs)
+def own_first(xs):
+    return [fold(xs[r:] + xs[:r])[0] for r in range(len(xs))]
 """
 
 
-def test_reveal_of_modules(approved, tmp_path):  # noqa: F811
+def test_reveal_of_modules(approved, answered, tmp_path):  # noqa: F811
     (tmp_path / "mine.py").write_text(ALLREDUCES)
     names = re.findall(r"def (\w+)", ALLREDUCES)
     sizes = ["--sizes", "1", "9", "--ranks", "3"]
-    command = "refgf.oracle", "reveal", "--python"
+    given = [("mine.py", name) for name in names]
+    given += [("refgf.oracle.definitions", f"{name}_allreduce") for name in ("ring", "direct")]
     found = [
-        said(*command, "mine.py", "--function", name, *sizes, folder=tmp_path) for name in names
-    ]
-    found += [
-        said(*command, "refgf.oracle.definitions", "--function", name, *sizes, folder=tmp_path)
-        for name in ("ring_allreduce", "direct_allreduce")
+        answered("reveal", "--python", file, "--function", name, *sizes, folder=tmp_path)
+        for file, name in given
     ]
     assert without_frames("\n".join(found)) == approved
 
@@ -224,10 +274,10 @@ MODULES = {
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_verify_of_modules(name, approved, tmp_path):  # noqa: F811
+def test_verify_of_modules(name, approved, answered, tmp_path):  # noqa: F811
     (tmp_path / f"{name}.py").write_text(MODULES[name])
     words = "verify", "--python", f"./{name}.py", "--seed", 1
-    text = without_frames(said("refgf.oracle", *words, folder=tmp_path))
+    text = without_frames(answered(*words, folder=tmp_path))
     assert re.sub(r"\d+\.\d+ s\b", "TIME s", text) == approved
 
 

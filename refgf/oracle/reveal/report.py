@@ -164,7 +164,7 @@ def closing_lines(found: list[Found], times: int = 2) -> list[str]:
     repeats = [each for each in found if each.repeats]
     unknown = [each.n for each in found if any(tree is None for *_, tree in each.runs)]
     same = f"no order is known at n = {unknown[0]}" if unknown else "the same order"
-    bits = f", but not the same bits at n = {apart[0]}" if apart else ""
+    bits = f", {'and' if unknown else 'but'} not the same bits at n = {apart[0]}" if apart else ""
     lines = [f"ranks differ, first at {at(ranks)}" if ranks else f"all ranks: {same}{bits}"]
     if repeats:
         lines.append(f"repeats differ, first at {at(repeats)}")
