@@ -22,6 +22,7 @@ DRAWN_ANEW = "claims.py", "picture.py", "gantt.py"  # ends of names
 OF_STUDENTS = "yours.py"  # a lab's, on what --mine brings
 MODULES = "refgf/ops.py", "refgf/device.py", "refgf/streams.py"
 CORE = (*MODULES, "refgf/torch/", *(f"refgf/{package}/" for package in PACKAGES))
+OF_CLAIMS_AND_TYPES = "kit.claims", "typing", "collections.abc", "numpy.typing"  # modules
 
 
 def machine(options) -> dict:
@@ -60,9 +61,9 @@ def code_hash(lesson: Path, root: Path = ROOT) -> str:
     """One hash of a lesson, its lab and the core files on its import path.
 
     The import path is read from the sources, through every module of the project (kit and papers
-    too), so the lesson need not run. Of each file only the syntax tree without docstrings counts:
-    comments, docstrings, line breaks, claims and pictures never change the hash. `--plot` and
-    docs/tools/gains.py make claims and pictures anew from the same numbers.
+    too), so the lesson need not run. Of each file only the syntax tree without docstrings and
+    annotations counts: comments, docstrings, types, line breaks, claims and pictures never change
+    the hash. `--plot` and docs/tools/gains.py make claims and pictures anew from the same numbers.
     """
     files = {file for file in import_path([lesson], root) if counts(file, root)}
     codes = sorted(code(file.read_text()) for file in {lesson, *files})
@@ -106,28 +107,35 @@ def imports(text: str) -> frozenset[str]:
 
 @functools.cache
 def code(text: str) -> str:
-    """The syntax tree of a Python source as text, without docstrings and claims."""
+    """The syntax tree of a Python source as text, without docstrings, annotations and claims."""
     tree = ast.parse(text)
     tree.body = [node for node in tree.body if not is_claim(node)]
     return repr(as_data(tree))
 
 
-def as_data(node):
-    """A syntax tree as lists and tuples, without empty fields: Python versions differ in those."""
+def as_data(node, in_class: bool = False):
+    """A syntax tree as lists and tuples, without empty fields: Python versions differ in those.
+
+    An annotated name in a class counts as one, because it is a dataclass's field; its type doesn't.
+    """
     if isinstance(node, list):
-        return [as_data(item) for item in node if not is_docstring(item)]
+        return [as_data(item, in_class) for item in node if not is_docstring(item)]
     if not isinstance(node, ast.AST):
         return node
+    if isinstance(node, ast.AnnAssign) and node.value and not in_class:
+        node = ast.Assign([node.target], node.value)
     fields = [
-        (name, as_data(value)) for name, value in ast.iter_fields(node) if value not in (None, [])
+        (name, as_data(value, isinstance(node, ast.ClassDef)))
+        for name, value in ast.iter_fields(node)
+        if value not in (None, []) and name not in ("annotation", "returns")
     ]
     return type(node).__name__, fields
 
 
 def is_claim(node) -> bool:
-    """CLAIMS = (...), and the import of what it needs: no measurement depends on them."""
+    """CLAIMS = (...), and imports for claims and types: no measurement depends on them."""
     if isinstance(node, ast.ImportFrom):
-        return node.module == "kit.claims"
+        return node.module in OF_CLAIMS_AND_TYPES
     return isinstance(node, ast.Assign) and any(
         isinstance(target, ast.Name) and target.id == "CLAIMS" for target in node.targets
     )

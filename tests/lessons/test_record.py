@@ -37,9 +37,14 @@ def calls(a, b):
     from refgf.comm import ring
     return ring.steps(p)
 """,
-    RING: '''def steps(p):
+    RING: '''def steps(p: int, extra=0) -> int:
     """Two phases."""
-    return 2 * (p - 1)  # messages
+    phases = 2
+    return phases * (p - 1) + extra  # messages
+
+class Step:
+    first: int
+    second: int = 0
 ''',
     TREE: "DEPTH = 3\n",
 }
@@ -47,6 +52,13 @@ NO_CHANGE = [
     ("a comment", LESSON, "# few", "# a few"),
     ("a docstring", RING, "Two phases.", "Reduce-scatter, then allgather."),
     ("no docstring", RING, '    """Two phases."""\n', ""),
+    ("an argument's type", RING, "p: int", "p: Rank"),
+    ("no type of an argument", RING, "p: int", "p"),
+    ("the type of what is returned", RING, "-> int", "-> list[int]"),
+    ("an import of types", RING, "def steps", "from typing import Any\n\ndef steps"),
+    ("a local name's type", RING, "phases = 2", "phases: int = 2"),
+    ("a field's type", RING, "first: int", "first: float"),
+    ("the type of a field with a default", RING, "second: int", "second: float"),
     ("a line break", LESSON, "1,\n                REPEATS", "1, REPEATS"),
     ("a claim", CLAIMS, "is slow", "is fast"),
     ("what --mine measures", YOURS, "= 1", "= 2"),
@@ -58,7 +70,15 @@ NO_CHANGE = [
 CHANGE = [
     ("a constant of the lesson", LESSON, "REPEATS = 5", "REPEATS = 6"),
     ("a constant of the lab", LAB, "8", "9"),
-    ("a constant of the core", RING, "2 *", "3 *"),
+    ("a constant of the core", RING, "= 2", "= 3"),
+    ("an argument's name", RING, "extra", "more"),
+    ("one more argument", RING, "extra=0", "extra=0, more=0"),
+    ("an argument's default", RING, "extra=0", "extra=1"),
+    ("a field's default", RING, "second: int = 0", "second: int = 1"),
+    ("a field without its default", RING, "second: int = 0", "second: int"),
+    ("no field any more", RING, "second: int = 0", "second = 0"),
+    ("one more field", RING, "first: int", "first: int\n    next: int"),
+    ("the order of fields", RING, "first: int\n    second: int", "second: int\n    first: int"),
     ("one more core file", LESSON, "import kit", "import kit\nfrom refgf.comm import tree"),
 ]
 
