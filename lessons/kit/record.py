@@ -119,7 +119,8 @@ def as_data(node, in_class: bool = False):
     An annotated name in a class counts as one, because it is a dataclass's field; its type doesn't.
     """
     if isinstance(node, list):
-        return [as_data(item, in_class) for item in node if not is_docstring(item)]
+        kept = [item for item in node if in_class or not is_declaration(item)]
+        return [as_data(item, in_class) for item in kept if not is_docstring(item)]
     if not isinstance(node, ast.AST):
         return node
     if isinstance(node, ast.AnnAssign) and node.value and not in_class:
@@ -147,6 +148,11 @@ def is_docstring(node) -> bool:
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
     )
+
+
+def is_declaration(node) -> bool:
+    """`name: type` without a value; outside a class it does nothing."""
+    return isinstance(node, ast.AnnAssign) and node.value is None
 
 
 def files_of(name: str, root: Path) -> list[Path]:

@@ -49,7 +49,8 @@ class Backward:
         self._ranks = len(self.numbers) < self.pool.count or 0 < self.next_percent < 100
         self._norms = torch.zeros(self.pool.count, dtype=torch.float64, device=device)
         self._works: list[tuple[list[int], Tensor, Future]] = []
-        self.buckets: list[tuple[list[Tensor], list[Tensor], Tensor, Future]] = []
+        # Any: a future, whose set_exception is annotated as if it took a result
+        self.buckets: list[tuple[list[Tensor], list[Tensor], Tensor, Any]] = []
         self.scale: Any = 1.0  # as a tensor it is not read on the host, which would wait for it
         if flow.scaler is not None:
             self.scale = flow.scaler.scale(torch.ones((), device=device))
@@ -65,7 +66,7 @@ class Backward:
         if chosen := [number for number in complete if number in self._wanted]:
             self._send(chosen)
         devices = None if self.pool.device.type == "cpu" else [self.pool.device]
-        future = torch.futures.Future(devices=devices)
+        future: Future = torch.futures.Future(devices=devices)
         self.buckets.append((bucket.parameters(), gradients, bucket.buffer(), future))
         if bucket.is_last():
             self._close()
@@ -111,6 +112,7 @@ class Backward:
 
     def _arrived(self, arrived: torch.futures.Future[list[Future]]) -> None:
         """Every message has arrived: the verdict, the sums into DDP's buckets, the next choice."""
+        future: Any
         try:
             for future in arrived.value():
                 future.value()  # raises what went wrong

@@ -13,6 +13,7 @@ import argparse
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,7 +53,7 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
     return images[:, None], torch.tensor(data.target[order])
 
 
-def save(folder: Path, epoch: int, saved: dict) -> None:
+def save(folder: Path, epoch: int, saved: dict[str, Any]) -> None:
     """One file a rank. The folder gets its name when all of them are there. Collective."""
     rank, part = dist.get_rank(), folder / f"part-{epoch}"
     if rank == 0:

@@ -67,9 +67,9 @@ class GradientFlow:
         model = getattr(model, "_orig_mod", model)  # torch.compile(model)
         self.model, self.optimizer, self.scaler = model, optimizer, scaler
         self.form, self.wire, self.chunks = form, wire, chunks
-        self.group = getattr(model, "process_group", None)  # None: all ranks
+        self.group: Any = getattr(model, "process_group", None)  # None: all ranks
         self._closed = True  # for the ranks that have registered it, if one cannot
-        made = on_all_ranks(self.group, FlowSettings, self, density, warmup)
+        made: FlowSettings = on_all_ranks(self.group, FlowSettings, self, density, warmup)
         self.scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self.density, self.pool, self.taken = made.density, made.pool, made.taken
         require_alike(self.group, made.compared(), "take them from one place")
@@ -279,7 +279,7 @@ class GradientFlow:
         if not self._alike:  # on all ranks
             mean = "one rate for all ranks: a schedule reads the mean of their losses"
             require_alike(self.group, compared(optimizer, self.pool), mean)
-        got = ("a step past the GradScaler", "a step of a GradScaler that it was not given")
+        got: Any = ("a step past the GradScaler", "a step of a GradScaler that it was not given")
         own = "GradientFlow(..., scaler=scaler), and scaler.step(optimizer) in the loop"
         scaler = stepping_scaler()
         require(scaler is self.scaler, got[self.scaler is None], "one and the same", own)

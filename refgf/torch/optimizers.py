@@ -167,6 +167,7 @@ def plain(value: Any) -> Any:
 
 def stepping_scaler() -> torch.amp.GradScaler | None:
     """The GradScaler whose `step` has called the optimiser, if any is on the stack."""
+    frame: Any
     frame, file = sys._getframe(1), inspect.getfile(torch.amp.GradScaler)
     while frame is not None:
         if frame.f_code.co_filename == file and frame.f_code.co_name == "step":

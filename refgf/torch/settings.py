@@ -27,7 +27,7 @@ class Warmup:
     steps: int = 1
 
     def __post_init__(self) -> None:
-        numbers = isinstance(self.percents, Sequence) and [*self.percents, self.steps]
+        numbers: Any = isinstance(self.percents, Sequence) and [*self.percents, self.steps]
         right = numbers and all(isinstance(number, Real) for number in numbers)
         require(right, f"{self}", "numbers in a sequence", "Warmup((100, 25), steps=500)")
 

@@ -39,7 +39,7 @@ def on_all_ranks(
     return found
 
 
-def require_alike(group: dist.ProcessGroup, own: dict[str, Any], next_step: str) -> None:
+def require_alike(group: dist.ProcessGroup | None, own: dict[str, Any], next_step: str) -> None:
     """ValueError on every rank for the first value that is not the same on all. Collective."""
     every = of_all(group, own)
     for name in dict.fromkeys(name for settings in every for name in settings):

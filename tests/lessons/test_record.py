@@ -57,6 +57,7 @@ NO_CHANGE = [
     ("the type of what is returned", RING, "-> int", "-> list[int]"),
     ("an import of types", RING, "def steps", "from typing import Any\n\ndef steps"),
     ("a local name's type", RING, "phases = 2", "phases: int = 2"),
+    ("a declaration", RING, "phases = 2", "phases: int\n    phases = 2"),
     ("a field's type", RING, "first: int", "first: float"),
     ("the type of a field with a default", RING, "second: int", "second: float"),
     ("a line break", LESSON, "1,\n                REPEATS", "1, REPEATS"),
