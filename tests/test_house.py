@@ -21,7 +21,7 @@ refgf/oracle/torch_hooks.py"""
 DOORS = "refgf/__main__.py refgf/advice.py refgf/arguments.py refgf/interrupt.py refgf/program.py"
 ROOMS = {  # lines of Python: (the design's budget, today's limit, which a commit raises knowingly)
     "refgf/papers": (5300, 7_208),
-    "refgf/torch": (900, 1_424),
+    "refgf/torch": (900, 1_428),
     "refgf/engine": (1950, 2_347),
     "refgf/machine": (2050, 2_997),
     "refgf/launch refgf/cluster refgf/doctor": (2700, 3_475),
@@ -34,8 +34,8 @@ ROOMS = {  # lines of Python: (the design's budget, today's limit, which a commi
     "refgf/oracle/reveal": (1200, 1_597),
     "refgf/plan": (3300, 6_951),
     "refgf/course refgf/site": (2200, 4_418),
-    "lessons": (17_000, 29_773),
-    "tests": (37_000, 61_443),
+    "lessons": (17_000, 29_779),
+    "tests": (37_000, 61_444),
     "docs/tools": (1_686, 1_686),
     DOORS: (484, 484),
 }
