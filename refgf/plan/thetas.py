@@ -7,9 +7,10 @@ so a step never gets faster if the network or a rank gets slower.
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import accumulate
 
 from refgf.papers.scaling.systems import NORM_BYTES, System, chosen_chunks
-from refgf.predict.timeline import CallTime, Gradients, lazy, predict
+from refgf.predict.timeline import CallTime, Gradients, eager, lazy, predict
 
 WORK = 6400  # thetas an octave times gradients: all thetas of a short list, 16 an octave of 400
 LEAST = 2  # thetas an octave of any list
@@ -48,6 +49,12 @@ def sent(
     return [*found, (end_s, 0)], [(end_s, NORM_BYTES * chunks)]
 
 
+@lru_cache(maxsize=16)
+def bytes_before(ready: Gradients, itemsize: int, percent: float | None) -> list[float]:
+    """Bytes of what is sent before each entry of `sent`, and of all."""
+    return [0, *accumulate(nbytes for _, nbytes in sent(ready, itemsize, percent)[0])]
+
+
 def calls(
     ready: Gradients, itemsize: int = 4, percent: float | None = None
 ) -> dict[int, list[range]]:
@@ -64,11 +71,14 @@ def step_s(
     itemsize: int = 4,
     percent: float | None = None,
 ) -> float:
-    """End of the last call or of backward, with a call for each group."""
+    """End of the last call or of backward, with a call for each group.
+
+    A group is ready with its last gradient, so it is predicted as one gradient of its bytes.
+    """
     gradients, norms = sent(ready, itemsize, percent)
-    last = [range(len(gradients), len(gradients) + 1)] if norms else []
-    sums = [*gradients, *norms], groups + last
-    return predict(*sums, allreduce_s, overlap, ready[-1][0]).step_s
+    before = bytes_before(ready, itemsize, percent)
+    sums = [(gradients[g.stop - 1][0], before[g.stop] - before[g.start]) for g in groups] + norms
+    return predict(sums, eager(sums), allreduce_s, overlap, ready[-1][0]).step_s
 
 
 def best(swept: dict[int, float], slow_s: Callable[[int], float]) -> int:
