@@ -77,7 +77,8 @@ def step_s(
     """
     gradients, norms = sent(ready, itemsize, percent)
     before = bytes_before(ready, itemsize, percent)
-    sums = [(gradients[g.stop - 1][0], before[g.stop] - before[g.start]) for g in groups] + norms
+    sums = [(gradients[g.stop - 1][0], before[g.stop] - before[g.start]) for g in groups]
+    sums += norms
     return predict(sums, eager(sums), allreduce_s, overlap, ready[-1][0]).step_s
 
 
