@@ -5,6 +5,7 @@ import platform
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 INSTEAD = "every lesson also takes --link 1gbit,50us, which emulates a link by waiting, everywhere"
 TOOLS = {
@@ -99,15 +100,15 @@ def require_tools(path: str) -> None:
         raise CannotRun(f"missing: {', '.join(missing)}; next: sudo apt-get install {packages}")
 
 
-def try_stages(prefix: tuple[str, ...], latency: bool) -> tuple[str | None, str]:
-    """Try all stages in one command; return (the stage that failed or None, its message)."""
+def try_stages(prefix: tuple[str, ...], latency: bool) -> tuple[str, str]:
+    """Try all stages in one command; return (the stage that failed or "", its message)."""
     wanted = [stage for stage in STAGES if latency or stage != "netem"]
     script = " && ".join(f"{STAGES[stage][0]} && echo {stage}" for stage in wanted)
     environment = os.environ | {"PATH": search_path(), "LC_ALL": "C"}
-    options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
     done = subprocess.run([*prefix, "sh", "-c", script], env=environment, **options)
     missing = [stage for stage in wanted if stage not in done.stdout.split()]
-    return (missing[0] if missing else None), " ".join(done.stderr.split())
+    return (missing[0] if missing else ""), " ".join(done.stderr.split())
 
 
 def has_netem() -> bool:

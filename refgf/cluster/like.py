@@ -20,7 +20,7 @@ import sys
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from refgf.cluster.settings import Settings
 from refgf.machine.units import format_rate, format_time, parse_rate, parse_time
@@ -145,7 +145,7 @@ def quantity(data: dict, key: str, kind: type | tuple[type, ...], where: str) ->
     return entry["value"]
 
 
-def refuse(where: str, got: str, wanted: str) -> None:
+def refuse(where: str, got: str, wanted: str) -> NoReturn:
     raise ValueError(f"--like {where}: got {got}; wanted {wanted}; next: correct the file")
 
 
@@ -167,5 +167,5 @@ def dilated(settings: Settings, like: Like, netem: bool) -> Settings:
             "next: leave --rate out"
         )
     latency_s = factor * like.latency_s
-    latency = {"latency_s": latency_s} if netem else {"latency_waited_s": latency_s}
+    latency: dict[str, Any] = {"latency_s": latency_s} if netem else {"latency_waited_s": latency_s}
     return replace(settings, like=like.data, dilation=factor, **latency)

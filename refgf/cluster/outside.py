@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+from typing import Any
 
 from refgf.cluster import check, launcher
 from refgf.cluster.settings import Settings
@@ -22,10 +23,10 @@ def start(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int
     prefix = check.unshare_command(latency=settings.latency_s > 0)
     reading, writing = os.pipe()
     order = {"settings": settings.to_json(), "mpiexec": mpiexec, "mpi": mpi, "program": program}
-    order = json.dumps(order | {"lifeline": reading})
+    message = json.dumps(order | {"lifeline": reading})
     with os.fdopen(reading) as childs_end, os.fdopen(writing, "w") as lifeline:
         child = subprocess.Popen(
-            [*prefix, *launcher.PYTHON, "-m", "refgf.cluster", "_inside", order],
+            [*prefix, *launcher.PYTHON, "-m", "refgf.cluster", "_inside", message],
             env=os.environ | {"PATH": check.search_path(), "PYTHONPATH": launcher.python_path()},
             pass_fds=[reading],
             start_new_session=True,  # Ctrl-C reaches only this process, which then ends all others
@@ -46,7 +47,8 @@ def trial(mpiexec: str, mpi: str) -> None:
     command = [*launcher.PYTHON, "-m", "refgf.cluster", "run", "--nodes", "2"]
     command += ["--mpiexec", mpiexec, "--", sys.executable, "-c", ""]
     environment = os.environ | {"PYTHONPATH": launcher.python_path()}
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    streams["stdin"] = subprocess.DEVNULL
     with subprocess.Popen(command, env=environment, **streams) as started:
         try:
             output, code = started.communicate(timeout=TRIAL_S)[0], started.returncode

@@ -20,8 +20,10 @@ from refgf import device
 from refgf.doctor import checks_mpi, load, site
 
 OF_MPI = ("HYDRA_", "MPIEXEC_", "MPIR_", "PMIX_MCA_", "PRTE_MCA_", "OMPI_MCA_", "UCX_", "FI_")
-ENVIRONMENT = ("MPI", "OMPI_", "PRTE_", "I_MPI_", "SLURM_", "OPENBLAS_", "OMP_", "MKL_", "REFGF_")
-ENVIRONMENT += ("LOADEDMODULES",)
+ENVIRONMENT = (
+    *("MPI", "OMPI_", "PRTE_", "I_MPI_", "SLURM_", "OPENBLAS_", "OMP_", "MKL_", "REFGF_"),
+    "LOADEDMODULES",
+)
 TRIAL_SECONDS = 60
 ROOT = Path(launch.__file__).resolve().parents[2]  # the folder of refgf
 LIBRARY = """
@@ -139,9 +141,10 @@ def _blas() -> dict[str, Any]:
 def _cpu_flags() -> set[str]:
     try:
         with open("/proc/cpuinfo") as file:
-            return set(re.search(r"^flags\s*:(.*)$", file.read(), re.MULTILINE)[1].split())
-    except (OSError, TypeError):  # no such file, or a processor that has no flags there
+            found = re.search(r"^flags\s*:(.*)$", file.read(), re.MULTILINE)
+    except OSError:
         return set()
+    return set(found[1].split()) if found else set()  # some processors have no flags there
 
 
 def _autogroup(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> bool:

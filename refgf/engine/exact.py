@@ -84,17 +84,17 @@ class ExactComm:
         else:
             self._comm.Allreduce(sendbuf, recvbuf)
 
-    def _explain(self, error: Exception, buf, source: int) -> NoReturn:
+    def _explain(self, error: Any, buf, source: int | None) -> NoReturn:
         if error.Get_error_class() != self._mpi.ERR_TRUNCATE:
             raise error
         raise self._error("more", buf, source) from error
 
-    def _check(self, buf, source: int) -> None:
+    def _check(self, buf, source: int | None) -> None:
         nbytes = self._status.Get_count(self._byte)
         if nbytes != buf.nbytes:
             raise self._error(nbytes, buf, source)
 
-    def _error(self, got: int | str, buf, source: int) -> ValueError:
+    def _error(self, got: int | str, buf, source: int | None) -> ValueError:
         return ValueError(
             f"message from rank {source} to rank {self._comm.rank}: got {got} bytes; wanted "
             f"{buf.nbytes}; next: give every rank an array of the same length and type, the same "

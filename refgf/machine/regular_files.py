@@ -2,10 +2,10 @@
 
 import os
 import stat
-from typing import BinaryIO
+from io import BufferedReader
 
 
-def open_regular(path: str | os.PathLike) -> BinaryIO:
+def open_regular(path: str | os.PathLike) -> BufferedReader:
     """Open a file for reading. OSError for a pipe, a device, a folder, a NUL in a name."""
     try:
         return open(path, "rb", opener=regular_handle)

@@ -53,8 +53,8 @@ def run(size: int, function: Callable, *args: Any, eager_bytes: float = 0) -> li
         raise
     if world.failure:
         raise world.failure[1]
-    for error in world.broken.values():
-        raise error
+    for broken in world.broken.values():
+        raise broken
     for left in world.unfinished():
         raise Unfinished(left)
     return results

@@ -25,8 +25,9 @@ class TracedComm:
     def __init__(self, comm: Comm, shared: "TracedComm | None" = None) -> None:
         self._comm = comm
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
-        self.peers = shared.peers if shared else {}
-        self._past = shared._past if shared else {}  # the counts before the last reset
+        self.peers: dict[int, list[int]] = shared.peers if shared else {}
+        # the counts before the last reset
+        self._past: dict[int, list[int]] = shared._past if shared else {}
 
     def __getattr__(self, name: str):
         return getattr(self._comm, name)
