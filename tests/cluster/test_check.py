@@ -42,7 +42,7 @@ def test_the_stage_that_fails_is_named_with_its_message(tmp_path, stage):
 
 def test_netem_is_needed_only_for_latency(tmp_path):
     assert check.try_stages(fake(tmp_path, "netem", "unknown"), latency=False)[0] == ""
-    assert check.try_stages(fake(tmp_path, "", ""), latency=True)[0] is None
+    assert check.try_stages(fake(tmp_path, "", ""), latency=True)[0] == ""
 
 
 REASONS = {
