@@ -5,10 +5,11 @@ and whole: their float32 sums are exact in any order. Times are eighths of a sec
 """
 
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
-from refgf.oracle.spec.exercise import Exercise
+from refgf.oracle.spec.exercise import Arguments, Exercise
 from refgf.oracle.spec.network.layers import conv, conv_backward
 
 # ---- output_size(size, kernel, stride, pad): given in the starter ----
@@ -18,11 +19,11 @@ def output_size(size: int, kernel: int, stride: int, pad: int) -> int:
     return (size + 2 * pad - kernel) // stride + 1
 
 
-def sizes(random: np.random.Generator) -> list[tuple]:
+def sizes(random: np.random.Generator) -> list[Arguments]:
     return [(227, 11, 4, 0), (27, 5, 1, 2), (13, 3, 1, 1), (int(random.integers(9, 99)), 4, 3, 1)]
 
 
-def one_position_each(random: np.random.Generator) -> list[tuple]:
+def one_position_each(random: np.random.Generator) -> list[Arguments]:
     size = int(random.integers(6, 999))
     return [(3, 3, 1, 0), (5, 4, 2, 0), (1, 3, 2, 1), (size, size, 2, 0)]
 
@@ -49,27 +50,32 @@ def convolution(x: np.ndarray, w: np.ndarray, stride: int, pad: int) -> np.ndarr
 
 
 def images(
-    random: np.random.Generator, shape: tuple, kernel: int, outputs: int, stride: int, pad: int
-) -> tuple:
+    random: np.random.Generator,
+    shape: tuple[Any, ...],
+    kernel: int,
+    outputs: int,
+    stride: int,
+    pad: int,
+) -> tuple[Any, ...]:
     """x, w, stride, pad. shape: (N, H, W, C)"""
     return whole(random, *shape), whole(random, kernel, kernel, shape[3], outputs), stride, pad
 
 
-def plain(random: np.random.Generator) -> list[tuple]:
+def plain(random: np.random.Generator) -> list[Arguments]:
     return [images(random, (1, 2, 2, 2), 2, 1, 1, 0), images(random, (2, 5, 6, 3), 3, 4, 1, 0)]
 
 
-def strided(random: np.random.Generator) -> list[tuple]:
+def strided(random: np.random.Generator) -> list[Arguments]:
     small = images(random, (1, 2, 4, 1), 2, 1, 2, 0), images(random, (1, 2, 2, 2), 2, 1, 2, 0)
     return [*small, images(random, (2, 8, 9, 2), 3, 3, 3, 0)]
 
 
-def padded(random: np.random.Generator) -> list[tuple]:
+def padded(random: np.random.Generator) -> list[Arguments]:
     small = images(random, (1, 1, 2, 1), 2, 1, 1, 1), images(random, (1, 1, 1, 2), 2, 1, 1, 1)
     return [*small, images(random, (2, 5, 3, 2), 5, 2, 1, 2)]
 
 
-def one_pixel(random: np.random.Generator) -> list[tuple]:
+def one_pixel(random: np.random.Generator) -> list[Arguments]:
     return [images(random, (1, 1, 2, 2), 1, 1, 1, 0), images(random, (2, 3, 4, 3), 1, 2, 1, 0)]
 
 
@@ -139,25 +145,25 @@ def weight_gradient(x: np.ndarray, dy: np.ndarray, kernel: int, stride: int) -> 
 
 
 def gradients(
-    random: np.random.Generator, shape: tuple, kernel: int, outputs: int, stride: int
-) -> tuple:
+    random: np.random.Generator, shape: tuple[Any, ...], kernel: int, outputs: int, stride: int
+) -> tuple[Any, ...]:
     """x, dy, kernel, stride. shape: (N, H, W, C)"""
     positions = [output_size(size, kernel, stride, 0) for size in shape[1:3]]
     return whole(random, *shape), whole(random, shape[0], *positions, outputs), kernel, stride
 
 
-def several_images(random: np.random.Generator) -> list[tuple]:
+def several_images(random: np.random.Generator) -> list[Arguments]:
     small = gradients(random, (1, 2, 2, 2), 2, 1, 1), gradients(random, (2, 2, 2, 1), 2, 1, 1)
     return [*small, gradients(random, (3, 5, 6, 2), 3, 4, 1)]
 
 
-def apart(random: np.random.Generator) -> list[tuple]:
+def apart(random: np.random.Generator) -> list[Arguments]:
     shapes = ((1, 2, 4, 1), (2, 2, 2, 1), (1, 2, 2, 2))
     small = [gradients(random, shape, 2, 1, 2) for shape in shapes]
     return [*small, gradients(random, (3, 8, 9, 2), 3, 3, 3)]
 
 
-def one_position(random: np.random.Generator) -> list[tuple]:
+def one_position(random: np.random.Generator) -> list[Arguments]:
     return [gradients(random, (1, 2, 2, 2), 2, 1, 1), gradients(random, (1, 3, 3, 2), 3, 4, 1)]
 
 
@@ -214,7 +220,7 @@ def ready_order(weight_s: list[float], input_s: list[float]) -> list[tuple[int, 
     return [(last - i, s + pairs[i][0]) for i, s in zip(range(len(pairs)), before_s)]
 
 
-def layers(random: np.random.Generator) -> list[tuple]:
+def layers(random: np.random.Generator) -> list[Arguments]:
     weight_s, input_s = (random.integers(1, 40, (2, 5)) / 8).tolist()
     return [([1.0, 2.0, 0.5], [0.25, 3.0, 1.0]), (weight_s, input_s)]
 

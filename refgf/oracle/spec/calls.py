@@ -36,12 +36,14 @@ def named(names: Any, values: Any) -> Outputs:
     return {f"out.{name}": np.asarray(value) for name, value in zip(names, values)}
 
 
-def select(case: Case, *names: str) -> dict:
+def select(case: Case, *names: str) -> dict[str, Any]:
     """These arguments of a case, by name."""
     return {name: case.arguments[name] for name in names}
 
 
-def overwritten(before: list[np.ndarray], after: list[np.ndarray], rows: list) -> int | None:
+def overwritten(
+    before: list[np.ndarray], after: list[np.ndarray], rows: list[np.ndarray]
+) -> int | None:
     """The first rank whose input a sum over ranks spoilt, in bits.
 
     All inputs stay as they were, or each holds the result of its rank: that is a sum in place.
@@ -64,7 +66,7 @@ def allreduce(name: str, *arguments: str) -> Run:
             raise TypeError("it returned None; wanted p arrays")
         rows = list(found) if isinstance(found, Iterator) else found
         spoilt = overwritten(list(case["in.x"]), xs, rows)
-        more = {} if spoilt is None else {OVERWRITTEN: np.int64(spoilt)}
+        more = {} if spoilt is None else {OVERWRITTEN: np.array(spoilt, np.int64)}
         return {"out.x": np.stack(rows), **more}
 
     return run
@@ -103,7 +105,7 @@ def steps_of(gradients: np.ndarray) -> list[list[np.ndarray]]:
     return [list(step) for step in gradients]
 
 
-def pairs(values: list) -> np.ndarray:
+def pairs(values: list[tuple[int, int]]) -> np.ndarray:
     """A list of (start, stop), possibly empty, as an array (k, 2)."""
     return np.array(values, np.int64).reshape(len(values), 2)
 
@@ -117,8 +119,8 @@ def bounds_of(name: str, *arguments: str) -> Run:
     return run
 
 
-def number(value: float | str) -> float:
-    """A case's number; JSON has no infinity, so cases write "inf"."""
+def number(value: Any) -> Any:
+    """An argument of a case; JSON has no infinity, so cases write "inf"."""
     return float("inf") if value == "inf" else value
 
 
@@ -127,7 +129,7 @@ def flags(values: np.ndarray) -> np.ndarray:
     return values.astype(bool)
 
 
-def per_step(steps: list[dict], *names: str) -> Outputs:
+def per_step(steps: list[dict[str, Any]], *names: str) -> Outputs:
     """Scalars of each step's report: "scale" and "finite"."""
     types = {"scale": np.float64, "finite": np.uint8}
     return {f"out.{name}": np.array([step[name] for step in steps], types[name]) for name in names}

@@ -1,11 +1,13 @@
 """A golden case: inputs per rank, intermediate states, the result, and why the case exists."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 FORMAT, SPEC = 1, 1  # versions of the case format and of SPEC.md
 TEXTS = ("name", "function", "why", "family")
+Given = dict[str, Any]  # arguments and inputs of a case, by name
 FIELDS = (*TEXTS, "statements", "arguments")
 
 
@@ -18,7 +20,7 @@ class Case:
     statements: list[str]
     why: str
     family: str
-    arguments: dict
+    arguments: Given
     tensors: dict[str, np.ndarray] = field(default_factory=dict)
     bfloat16: tuple[str, ...] = ()
 
@@ -34,11 +36,11 @@ class Case:
         """{"out.x": array} for the prefix "out"."""
         return {name: a for name, a in self.tensors.items() if name.startswith(prefix + ".")}
 
-    def description(self) -> dict:
+    def description(self) -> dict[str, Any]:
         """The contents of NAME.json."""
         return {"format": FORMAT, "spec": SPEC, **{key: getattr(self, key) for key in FIELDS}}
 
-    def shows(self, condition: bool, claim: str) -> "Case":
+    def shows(self, condition: bool | np.bool, claim: str) -> "Case":
         """The generator's own check that this case exercises what it claims. -> the case"""
         if not condition:
             raise AssertionError(

@@ -17,12 +17,20 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.spec.exercise import Collective, Exercise, Part, TypicalMistake, returned
+from refgf.oracle.spec.exercise import (
+    Arguments,
+    Collective,
+    Drawn,
+    Exercise,
+    Part,
+    TypicalMistake,
+    returned,
+)
 
-Rule = Callable[[Callable], Callable]
+Rule = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def same(*arguments: Any) -> tuple:
+def same(*arguments: Any) -> Arguments:
     """The arguments of a case, which the new rule leaves as they are."""
     return arguments
 
@@ -41,9 +49,9 @@ class Change:
     exercise: Exercise | Collective
     says: str
     around: Rule
-    asked: Callable = same
+    asked: Callable[..., Any] = same
     words: dict[str, str] = field(default_factory=dict)
-    published: Callable | None = None
+    published: Callable[..., Any] | None = None
     acts_as: Callable[[int, int], int] | None = None
 
 
@@ -86,13 +94,13 @@ def changed(exercise: Exercise | Collective, changes: list[Change]) -> Exercise 
         for mistake in exercise.mistakes
         if (sentence := reworded(mistake.sentence, words))
     ]
-    if isinstance(exercise, Collective):
+    if isinstance(new, Collective):
         renumber(new, *mine)
         return new
     new.reference = around(exercise.reference, mine)
     new.parts = [
         Part(reworded(part.what, words), part.points, asked(part, mine), part.keeps)
-        for part in exercise.parts
+        for part in new.parts
     ]
     for change in mine:
         without = around(exercise.reference, [other for other in mine if other is not change])
@@ -104,29 +112,30 @@ def changed(exercise: Exercise | Collective, changes: list[Change]) -> Exercise 
 
 def renumber(collective: Collective, change: Change) -> None:
     """Give the order of adding and the messages of each rank to the rank that acts as it."""
-    reference, sends = collective.reference, collective.sends
+    reference, sends, acts_as = collective.reference, collective.sends, change.acts_as
+    assert acts_as and change.published, "a change of a collective has both"
 
     def actual(p: int) -> list[int]:
-        return sorted(range(p), key=lambda rank: change.acts_as(rank, p))
+        return sorted(range(p), key=lambda rank: acts_as(rank, p))
 
     collective.reference = lambda xs: reference([xs[rank] for rank in actual(len(xs))])
     collective.sends = lambda n, p, rank: [
-        (actual(p)[peer], *slice_) for peer, *slice_ in sends(n, p, change.acts_as(rank, p))
+        (actual(p)[peer], start, stop) for peer, start, stop in sends(n, p, acts_as(rank, p))
     ]
     sentence = f"as in the published exercise; {change.says}"
     collective.mistakes.append(TypicalMistake(sentence, change.published))
 
 
-def around(function: Callable, changes: Iterable[Change]) -> Callable:
+def around(function: Callable[..., Any], changes: Iterable[Change]) -> Callable[..., Any]:
     return functools.reduce(lambda inner, change: change.around(inner), changes, function)
 
 
-def asked(part: Part, changes: list[Change]) -> Callable:
+def asked(part: Part, changes: list[Change]) -> Drawn:
     """The cases of a part, as they are asked under these rules."""
     return lambda random: [arguments_of(case, changes) for case in part.cases(random)]
 
 
-def arguments_of(case: tuple, changes: list[Change]) -> tuple:
+def arguments_of(case: Arguments, changes: list[Change]) -> Arguments:
     return functools.reduce(lambda arguments, change: change.asked(*arguments), changes, case)
 
 
@@ -151,7 +160,12 @@ def starter(text: str, name: str, changes: list[Change]) -> str:
             continue
         types = exercise.parts[0].cases(np.random.default_rng(0))[0]
 
-        def example(found: re.Match, exercise=exercise, mine=mine, types=types) -> str:
+        def example(
+            found: re.Match[str],
+            exercise: Exercise = exercise,
+            mine: list[Change] = mine,
+            types: Arguments = types,
+        ) -> str:
             given = eval(f"({found[1]},)", {"np": np})  # noqa: S307  our starter
             arguments = arguments_of(tuple(map(typed, given, types)), mine)
             result = returned(around(exercise.reference, mine), arguments)
@@ -167,7 +181,7 @@ def starter(text: str, name: str, changes: list[Change]) -> str:
 
 def examples(line: str) -> list[str]:
     """The examples of a line of more than 100 columns apart, and results if they do not fit."""
-    start = re.match(" *", line)[0]
+    start = indent(line)
     if len(line) <= 100:
         return [line]
     first, *others = re.split(r"(?<=\S) {3,}(?=\w+\()", line)
@@ -175,6 +189,10 @@ def examples(line: str) -> list[str]:
         return [part for each in (first, *(start + o for o in others)) for part in examples(each)]
     call, *result = re.split(r"(?<=\)) +(?=-> )", line)
     return [call, *(f"{start}    {text}" for text in result)]
+
+
+def indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" "))]
 
 
 def filled(lines: list[str], known: set[str]) -> Iterator[str]:
@@ -187,7 +205,7 @@ def filled(lines: list[str], known: set[str]) -> Iterator[str]:
         if known.issuperset(paragraph):
             yield from paragraph
         else:
-            start = re.match(" *", paragraph[0])[0]
+            start = indent(paragraph[0])
             text = start + " ".join(line.strip() for line in paragraph)
             yield from textwrap.wrap(text, 100, subsequent_indent=start, break_on_hyphens=False)
 
@@ -218,7 +236,7 @@ def answers(text: str, name: str, changes: list[Change]) -> str:
     return "\n\n".join([text, *code]) + "\n"
 
 
-def parts_of(rule: Rule) -> tuple[Callable, list[str]]:
+def parts_of(rule: Rule) -> tuple[Callable[..., Any], list[str]]:
     """(function, its keywords as code) of a rule that may be a functools.partial."""
     given = getattr(rule, "keywords", {})
     return getattr(rule, "func", rule), [f"{name}={value!r}" for name, value in given.items()]

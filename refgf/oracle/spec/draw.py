@@ -23,7 +23,7 @@ def pick(rng: np.random.Generator, *values: Any) -> Any:
     return values[rng.integers(len(values))]
 
 
-Drawn = tuple[dict, dict]  # arguments; inputs without "in."
+Drawn = tuple[dict[str, Any], dict[str, Any]]  # arguments; inputs without "in."
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,15 @@ EXERCISES has them by number: 06.2 is the second one of lesson 06. The first one
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 PUBLIC_SEED = 2019  # of the cases that everybody may see
-Drawn = Callable[[np.random.Generator], Sequence[tuple]]
+Arguments = tuple[Any, ...]  # of one case
+Drawn = Callable[[np.random.Generator], Sequence[Arguments]]
+Function = TypeVar("Function", bound=Callable[..., Any])
 EXERCISES: dict[str, "Exercise | Collective"] = {}
 
 
@@ -34,7 +37,7 @@ class TypicalMistake:
     """A typical wrong function. A student's file that gives its results gets the sentence."""
 
     sentence: str
-    function: Callable
+    function: Callable[..., Any]
 
 
 @dataclass
@@ -47,7 +50,7 @@ class Exercise:
     """
 
     number: str
-    reference: Callable
+    reference: Callable[..., Any]
     name: str = ""
     relative: float = 0.0
     parts: list[Part] = field(default_factory=list)
@@ -60,11 +63,11 @@ class Exercise:
     def part(self, what: str, points: int, cases: Drawn, keeps: bool = False) -> None:
         self.parts.append(Part(what, points, cases, keeps))
 
-    def mistake(self, sentence: str) -> Callable:
+    def mistake(self, sentence: str) -> Callable[[Function], Function]:
         """Register a typical wrong function, with what a student is told."""
         return registered(self.mistakes, sentence)
 
-    def given(self, sentence: str, /, **changes: Callable) -> None:
+    def given(self, sentence: str, /, **changes: Callable[..., Any]) -> None:
         """Register the reference as a mistake that is given other arguments."""
         self.mistake(sentence)(given(self.reference, **changes))
 
@@ -72,7 +75,7 @@ class Exercise:
     def points(self) -> int:
         return sum(part.points for part in self.parts)
 
-    def wanted(self, arguments: tuple) -> Any:
+    def wanted(self, arguments: Arguments) -> Any:
         """The right result of a case."""
         return returned(self.reference, arguments)
 
@@ -88,7 +91,7 @@ class Collective:
 
     number: str
     name: str
-    reference: Callable
+    reference: Callable[..., Any]
     sends: Callable[[int, int, int], list[tuple[int, int, int]]]
     shapes: tuple[tuple[int, int], ...]
     scores: dict[str, int]
@@ -97,7 +100,7 @@ class Collective:
     def __post_init__(self) -> None:
         add(self)
 
-    def mistake(self, sentence: str) -> Callable:
+    def mistake(self, sentence: str) -> Callable[[Function], Function]:
         return registered(self.mistakes, sentence)
 
     @property
@@ -115,7 +118,7 @@ def add(exercise: Exercise | Collective) -> None:
         )
 
 
-def given(definition: Callable, **changes: Callable) -> Callable:
+def given(definition: Callable[..., Any], **changes: Callable[..., Any]) -> Callable[..., Any]:
     """The definition, called with other arguments. changes: {name: old value -> new one}"""
     signature = inspect.signature(definition)
 
@@ -129,17 +132,17 @@ def given(definition: Callable, **changes: Callable) -> Callable:
     return wrong
 
 
-def registered(mistakes: list[TypicalMistake], sentence: str) -> Callable:
+def registered(mistakes: list[TypicalMistake], sentence: str) -> Callable[[Function], Function]:
     """A decorator that adds its function to these mistakes."""
 
-    def register(function: Callable) -> Callable:
+    def register(function: Function) -> Function:
         mistakes.append(TypicalMistake(sentence, function))
         return function
 
     return register
 
 
-def returned(function: Callable, arguments: tuple) -> Any:
+def returned(function: Callable[..., Any], arguments: Arguments) -> Any:
     """function(*arguments) on copies, because a function may work in place."""
     with np.errstate(all="ignore"):
         return function(*copied(arguments))
@@ -156,7 +159,7 @@ def copied(value: Any) -> Any:
     return value
 
 
-def tenths(random: np.random.Generator, *shape: int, dtype: type = np.float32) -> np.ndarray:
+def tenths(random: np.random.Generator, *shape: int, dtype: DTypeLike = np.float32) -> np.ndarray:
     """Numbers of one decimal, from 0.1 to 1.9, of either sign. -> (*shape)"""
     return (_signed(random, 20, shape) / 10).astype(dtype)
 

@@ -30,9 +30,9 @@ FAMILY_SAYS = {
 FAMILIES = tuple(FAMILY_SAYS)
 
 
-def array_type(dtype: str) -> type:
+def array_type(dtype: str) -> np.dtype:
     """bfloat16 numbers are in float32 arrays."""
-    return np.float32 if dtype == "bfloat16" else np.dtype(dtype)
+    return np.dtype("float32" if dtype == "bfloat16" else dtype)
 
 
 def inputs(
@@ -56,21 +56,21 @@ def any_vectors(d: Draw, dtype: str, wire_type: str | None) -> np.ndarray:
     return inputs(family, d.p, d.n, dtype, d.rng, wire_type)
 
 
-def _invariant(p, n, dtype, rng):
+def _invariant(p: int, n: int, dtype: str, rng: np.random.Generator) -> np.ndarray:
     return rng.integers(-8, 9, (p, n)) * 0.25
 
 
-def _sensitive(p, n, dtype, rng):
+def _sensitive(p: int, n: int, dtype: str, rng: np.random.Generator) -> np.ndarray:
     large = 2.0 ** DIGITS[dtype]
     mixture = rng.choice([large, 1.0, -large, 1.0, 0.5, -1.5], (p, n))
     return np.where(rng.random((p, n)) < 0.3, rng.standard_normal((p, n)), mixture)
 
 
-def _provenance(p, n, dtype, rng):
+def _provenance(p: int, n: int, dtype: str, rng: np.random.Generator) -> np.ndarray:
     return np.repeat(2.0 ** np.arange(p), n).reshape(p, n)
 
 
-def _special(p, n, dtype, rng):
+def _special(p: int, n: int, dtype: str, rng: np.random.Generator) -> np.ndarray:
     largest = LARGEST[dtype]
     odd = [0.0, -0.0, -0.0, np.inf, -np.inf, np.nan, largest, -largest, 1.0]
     x = rng.choice(odd[:3] * 4 + odd[3:], (p, n))
@@ -78,5 +78,5 @@ def _special(p, n, dtype, rng):
     return x
 
 
-def _denormal(p, n, dtype, rng):
+def _denormal(p: int, n: int, dtype: str, rng: np.random.Generator) -> np.ndarray:
     return rng.integers(-9, 10, (p, n)) * SMALLEST[dtype]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, random_source, shape
 from refgf.oracle.spec.families import inputs
 from refgf.oracle.spec.plain_sums import PLAIN_SUMS
@@ -33,7 +33,8 @@ keep_count top_k topk_run hitopk_run topk_traffic hitopk_pairs_traffic
 daso_merge daso_traffic daso_run heat_merge heat_traffic heat_run
 node_shards node_batches cache_levels conv max_pool relu fully_connected
 """  # in this order; then as they are registered
-DRAWN = [name for name in dict.fromkeys([*FIRST.split(), *FUNCTIONS]) if FUNCTIONS[name].draw]
+NAMES = dict.fromkeys([*FIRST.split(), *FUNCTIONS])
+DRAWN = {name: draw for name in NAMES if (draw := FUNCTIONS[name].draw)}
 
 
 def large_cases(seed: int, wanted: Callable[[Case], bool]) -> Iterator[Case]:
@@ -49,13 +50,13 @@ def large_cases(seed: int, wanted: Callable[[Case], bool]) -> Iterator[Case]:
 
 def fresh_cases(count: int, seed: int, wanted: Callable[[Case], bool]) -> Iterator[Case]:
     """`count` cases of each function, made by the definitions, if `wanted` accepts their names."""
-    for function in DRAWN:
+    for function, draw in DRAWN.items():
         for i in range(count):
             why = f"drawn by --random {count} --seed {seed}"
             case = empty(function, f"random-{function}-{seed}-{i}", why)
             if wanted(case):
                 rng = random_source(f"{function}-{i}", seed)
-                yield filled(case, FUNCTIONS[function].draw(Draw(rng, *shape(rng, i % 3))))
+                yield filled(case, draw(Draw(rng, *shape(rng, i % 3))))
 
 
 def empty(function: str, name: str, why: str, family: str = "values") -> Case:
@@ -63,7 +64,7 @@ def empty(function: str, name: str, why: str, family: str = "values") -> Case:
     return Case(name, function, FUNCTIONS[function].statements.split(), why, family, {})
 
 
-def filled(case: Case, given: dict) -> Case:
+def filled(case: Case, given: Given) -> Case:
     """The case with these arguments and inputs, the definitions' results and their bounds."""
     function = FUNCTIONS[case.function]
     case.arguments, case.tensors = function.divided(given)

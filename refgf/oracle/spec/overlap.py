@@ -8,11 +8,11 @@ from itertools import accumulate
 
 import numpy as np
 
-from refgf.oracle.spec.exercise import Exercise
+from refgf.oracle.spec.exercise import Arguments, Exercise
 
 Times = list[float]
 Calls = list[tuple[float, float]]  # (start, end) of each call
-Cases = list[tuple]
+Cases = list[Arguments]
 
 
 def eighths(random: np.random.Generator, low: int, high: int, n: int) -> Times:

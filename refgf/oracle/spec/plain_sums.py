@@ -3,7 +3,7 @@
 import numpy as np
 
 from refgf.oracle.spec.calls import same_bits
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.direct import DIRECT, direct_allreduce, direct_in_calls
 from refgf.oracle.spec.draw import TYPES, Draw, random_source
 from refgf.oracle.spec.families import FAMILY_SAYS, any_vectors, inputs
@@ -20,7 +20,7 @@ PLAIN_SUMS = (RING.name, DIRECT.name)  # the profiles `sum` and `agreement` appl
 
 @RING.fresh
 @DIRECT.fresh
-def any_type(d: Draw) -> dict:
+def any_type(d: Draw) -> Given:
     dtype, wire = TYPES[d.rng.integers(len(TYPES))]
     return {"wire": wire, "x": any_vectors(d, dtype, wire)}
 

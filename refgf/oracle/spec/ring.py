@@ -28,7 +28,7 @@ from refgf.oracle.spec.calls import (
     vectors,
 )
 from refgf.oracle.spec.case import Case
-from refgf.oracle.spec.exercise import Exercise
+from refgf.oracle.spec.exercise import Arguments, Exercise
 from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 
@@ -77,7 +77,7 @@ def shape_says(p: int, n: int) -> str:
 DIVIDES, ANY, FEW = "p divides n", "p does not divide n", "fewer elements than ranks, one rank"
 
 
-def few(random: np.random.Generator) -> list[tuple]:
+def few(random: np.random.Generator) -> list[Arguments]:
     drawn = int(random.integers(20)), int(random.integers(20, 60))
     return [(0, 3), (2, 5), (9, 1), (0, 1), drawn]
 
@@ -148,7 +148,7 @@ def lost_tail(xs, wire=None):
 
 
 def ring_over(
-    xs: Arrays, wire: str | None, ranks: Callable, fold: Callable | None = None
+    xs: Arrays, wire: str | None, ranks: Callable[..., Any], fold: Callable[..., Any] | None = None
 ) -> Arrays:
     """A ring with other ranks per slice: ranks(s, p) -> list."""
     p, total = len(xs), np.empty_like(xs[0])

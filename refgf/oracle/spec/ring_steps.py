@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import TRAFFIC, traffic_of
-from refgf.oracle.spec.exercise import Collective, Drawn, Exercise
+from refgf.oracle.spec.exercise import Arguments, Collective, Drawn, Exercise
 from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.ring import (
     ANY,
@@ -124,14 +124,14 @@ def traffic_cases(function: JudgedFunction) -> Cases:
 def costs(sizes: list[tuple[int, int]], p: int, rest: tuple[int, int]) -> Drawn:
     """All ranks of these rings, and of one more of p ranks. rest: the ends of n mod p."""
 
-    def cases(random: np.random.Generator) -> list[tuple]:
+    def cases(random: np.random.Generator) -> list[Arguments]:
         n = p * int(random.integers(1, 99)) + int(random.integers(*rest))
         return [(n, p, rank) for n, p in [*sizes, (n, p)] for rank in range(p)]
 
     return cases
 
 
-def few_costs(random: np.random.Generator) -> list[tuple]:
+def few_costs(random: np.random.Generator) -> list[Arguments]:
     n, p = int(random.integers(1, 20)), int(random.integers(20, 40))
     return [*costs([(3, 5), (0, 3), (6, 1)], 1, (0, 1))(random), (n, p, int(random.integers(p)))]
 
@@ -229,7 +229,7 @@ def ring(
     direction: int = 1,
     adds: tuple[bool, ...] = (True, False),
     moved: int = 1,
-    cut: Callable = slice_bounds,
+    cut: Callable[..., Any] = slice_bounds,
     to: int = 1,
     expects: int = -1,
 ) -> None:
@@ -332,7 +332,7 @@ def ring_seconds(nbytes: float, p: int, alpha: float, beta: float) -> float:
     return 2 * (p - 1) * alpha + 2 * (p - 1) / p * nbytes * beta
 
 
-def links(random: np.random.Generator) -> list[tuple]:
+def links(random: np.random.Generator) -> list[Arguments]:
     """(nbytes, p, alpha, beta): p divides nbytes, as the starter says."""
     rows = [(0, 4, 1e-5, 1e-9), (10**6, 2, 0.0, 8e-9), (4096, 8, 5e-5, 1e-9)]
     p = int(random.integers(2, 64))

@@ -2,10 +2,11 @@
 
 from fractions import Fraction
 from math import ceil
+from typing import Any
 
 import numpy as np
 
-from refgf.oracle.spec.exercise import Exercise
+from refgf.oracle.spec.exercise import Arguments, Exercise
 
 # ---- fully_connected(batch, inputs, outputs): given in the starter ----
 
@@ -16,7 +17,7 @@ def fully_connected(batch: int, inputs: int, outputs: int) -> tuple[int, int]:
     return flops, 4 * (batch * (inputs + outputs) + inputs * outputs)
 
 
-def ones(random: np.random.Generator) -> list[tuple]:
+def ones(random: np.random.Generator) -> list[Arguments]:
     return [(1, 64, 32), (8, 64, 1), (1, *random.integers(2, 500, 2).tolist())]
 
 
@@ -43,26 +44,26 @@ def roofline(
 PEAK, BANDWIDTH = 8e12, 1e12  # the ridge point is at 8 flops a byte
 
 
-def kernels(random: np.random.Generator, *flops_a_byte: float) -> list[tuple]:
+def kernels(random: np.random.Generator, *flops_a_byte: float) -> list[Arguments]:
     """As many kernels, each of a random number of bytes."""
     rows = zip(random.integers(10**6, 10**8, len(flops_a_byte)).tolist(), flops_a_byte)
     return [(round(nbytes * x), nbytes, PEAK, BANDWIDTH) for nbytes, x in rows]
 
 
-def limited_by_flops(random: np.random.Generator) -> list[tuple]:
+def limited_by_flops(random: np.random.Generator) -> list[Arguments]:
     return kernels(random, 9, 12, float(random.uniform(10, 200)))
 
 
-def limited_by_memory(random: np.random.Generator) -> list[tuple]:
+def limited_by_memory(random: np.random.Generator) -> list[Arguments]:
     return kernels(random, 0.25, 7, float(random.uniform(1.5, 6)))
 
 
-def kernels_at_the_ridge(random: np.random.Generator) -> list[tuple]:
+def kernels_at_the_ridge(random: np.random.Generator) -> list[Arguments]:
     both = 1, int(random.integers(3, 999))
     return [(2**20 * k, 2**17 * k, 2.0**43, 2.0**40) for k in both]
 
 
-def no_flops(random: np.random.Generator) -> list[tuple]:
+def no_flops(random: np.random.Generator) -> list[Arguments]:
     return [(0, n, PEAK, BANDWIDTH) for n in (10**6, int(random.integers(1, 10**8)))]
 
 
@@ -132,7 +133,7 @@ def exact_batch(
 
 def ridge_batch(inputs: int, outputs: int, peak: float, bandwidth: float) -> int | None:
     batch = exact_batch(inputs, outputs, Fraction(peak) / Fraction(bandwidth))
-    return batch and ceil(batch)
+    return None if batch is None else ceil(batch)
 
 
 def flops_a_byte(batch: int, inputs: int, outputs: int) -> float:
@@ -140,7 +141,7 @@ def flops_a_byte(batch: int, inputs: int, outputs: int) -> float:
     return flops / nbytes
 
 
-def between(random: np.random.Generator) -> list[tuple]:
+def between(random: np.random.Generator) -> list[Arguments]:
     """The ridge is half-way between two batches, so roundings do not matter."""
     rows = [(8, 8, 1.25e9, 1e9)]
     for largest in (40, 200):
@@ -149,20 +150,20 @@ def between(random: np.random.Generator) -> list[tuple]:
     return rows
 
 
-def layer(inputs: int, outputs: int, batch: int) -> tuple:
+def layer(inputs: int, outputs: int, batch: int) -> tuple[Any, ...]:
     """A case whose answer is this batch."""
     a, b = (flops_a_byte(n, inputs, outputs) for n in (batch - 1, batch))
     return inputs, outputs, (a + b) / 2 * 2.0**30, 2.0**30
 
 
-def at_the_ridge(random: np.random.Generator) -> list[tuple]:
+def at_the_ridge(random: np.random.Generator) -> list[Arguments]:
     """Layers of 6, 8 or 12 times the ridge's flops a byte, at 6, 4 or 3 times as many images."""
     ratio, times = 2 ** int(random.integers(1, 6)), int(random.choice([6, 8, 12]))
     drawn = (times * ratio, times * ratio, ratio * 2.0**30, 2.0**30)
     return [(8, 8, 2.0**30, 2.0**30), drawn, (16, 48, 4.0, 1.0)]
 
 
-def ends(random: np.random.Generator) -> list[tuple]:
+def ends(random: np.random.Generator) -> list[Arguments]:
     """Where no batch of 1000 images is large enough, none is, so that nobody searches for ever."""
     rows = [(64, 64, 2.0**30, 2.0**32), (8, 8, 2.0**31, 2.0**30), (16, 20, 2.0**34, 2.0**30)]
     return [*rows, layer(8, 8, 1000), (*random.integers(64, 999, 2).tolist(), 2.0**30, 2.0**32)]
@@ -189,7 +190,8 @@ def last_of_memory(inputs, outputs, peak, bandwidth):
 @BATCH_15.mistake("you count the weights only, but inputs and outputs are read and written too")
 def weights_only(inputs, outputs, peak, bandwidth):
     ratio = Fraction(peak) / Fraction(bandwidth)
-    return ceil(exact_batch(inputs, outputs, ratio, activations=False))
+    batch = exact_batch(inputs, outputs, ratio, activations=False)
+    return None if batch is None else ceil(batch)
 
 
 @BATCH_15.mistake("a batch is a whole number: round up")

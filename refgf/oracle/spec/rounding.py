@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, select
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import random_source
 from refgf.oracle.spec.network.alexnet import CHANNELS, CONVOLUTIONS, SHAPES, weights
 from refgf.oracle.spec.network.gradients import U, bounds, gamma
@@ -60,8 +60,11 @@ def alexnet_rounding(
     """
     spread = [np.zeros(t.shape) for t in tensors] if spread is None else spread
     layers = matrix_layers([t.astype(np.float64) for t in tensors], spread, images.shape[1:])
-    sums = [[0.0, 0.0, 0.0, 0.0] for _ in layers]  # bias gradient, weight gradient, their bounds
-    choices, doubtful = [[] for _ in layers[:-1]], 0
+    sums: list[list[Any]] = [
+        [0.0, 0.0, 0.0, 0.0] for _ in layers
+    ]  # bias gradient, weight gradient, their bounds
+    choices: list[list[np.ndarray]] = [[] for _ in layers[:-1]]
+    doubtful = 0
     for image, label in zip(images.astype(np.float64), labels):
         states = forward(image.reshape(-1), layers, unit)
         gradients = backward(states, label, global_batch, unit)
@@ -72,16 +75,16 @@ def alexnet_rounding(
             found.append(state.choice)
             doubtful += state.doubtful
     pairs = [pair for total in sums[::-1] for pair in (total[:2], total[2:])]  # as generated
-    gradients, bounds = ([a for pair in pairs[start::2] for a in pair] for start in (0, 1))
-    shaped = [[a.reshape(t.shape) for a, t in zip(flat, tensors)] for flat in (gradients, bounds)]
-    return RoundingBound(*shaped, [np.array(found) for found in choices], doubtful)
+    flats = ([a for pair in pairs[start::2] for a in pair] for start in (0, 1))
+    shaped, bounds = ([a.reshape(t.shape) for a, t in zip(flat, tensors)] for flat in flats)
+    return RoundingBound(shaped, bounds, [np.array(found) for found in choices], doubtful)
 
 
 def momentum_rounding(
     w: np.ndarray,
     v: np.ndarray,
     g: np.ndarray,
-    apart: tuple,
+    apart: tuple[Any, ...],
     rate: float,
     momentum: float,
     decay: float,
@@ -118,7 +121,7 @@ class MatrixLayer:
     windows: np.ndarray  # (windows, pixels) into y: what ReLU and pooling choose from
 
 
-def matrix_layers(tensors: Arrays, spread: Arrays, shape: tuple) -> list[MatrixLayer]:
+def matrix_layers(tensors: Arrays, spread: Arrays, shape: tuple[Any, ...]) -> list[MatrixLayer]:
     """The eight layers, first one first; shape (H, W, C) of the images."""
     layers = []
     (biases, weights), spreads = ((a[-2::-2], a[-1::-2]) for a in (tensors, spread))
@@ -138,7 +141,7 @@ def matrix_layers(tensors: Arrays, spread: Arrays, shape: tuple) -> list[MatrixL
     return layers
 
 
-def windows(shape: tuple, k: int, stride: int, pad: int = 0) -> np.ndarray:
+def windows(shape: tuple[Any, ...], k: int, stride: int, pad: int = 0) -> np.ndarray:
     """Indices of each window's pixels in the flattened image. -> (OH, OW, C, K, K)
 
     Padding has the index behind the image's end.
@@ -182,7 +185,8 @@ class LayerState:
 
 def forward(x: np.ndarray, layers: list[MatrixLayer], unit: float) -> list[LayerState]:
     """The states of all layers, first one first."""
-    states, own, x_error = [], [], np.zeros_like(x)
+    states: list[LayerState] = []
+    own, x_error = [], np.zeros_like(x)
     for layer in layers:
         slopes = []
         if states:  # this y by the y of the layer below
@@ -326,7 +330,7 @@ def rounding_cases() -> Cases:
     rng = random_source("rounding")
     shapes = SHAPES + [s for i, o, k in reversed(CHANNELS) for s in ((o,), (k, k, i, o))]
     tensors = weights(rng, shapes)
-    arrays = {f"tensor{i:02}": tensor for i, tensor in enumerate(tensors)}
+    arrays: Given = {f"tensor{i:02}": tensor for i, tensor in enumerate(tensors)}
     arrays |= {f"spread{i:02}": 1e-13 * abs(tensor) for i, tensor in enumerate(tensors)}
     arrays |= {"images": rng.standard_normal((2, 67, 67, 3)), "labels": np.array([3, 0])}
     why = (
@@ -340,7 +344,7 @@ def rounding_cases() -> Cases:
     yield case
     arrays = {name: rng.standard_normal(7) for name in "wvg"}
     arrays |= {f"{name}_apart": 1e-6 * rng.random(7) for name in "wvg"}
-    given = {"rate": 0.1, "momentum": 0.9, "decay": 0.01, "unit": 2.0**-24}
+    given: Given = {"rate": 0.1, "momentum": 0.9, "decay": 0.01, "unit": 2.0**-24}
     case = MOMENTUM.case("momentum-rounding", "one step in float32", **given, **arrays)
     sizes = case["out.w_apart"], case["out.v_apart"]
     case.tensors |= bounds(("w_apart", "v_apart"), 1e-9, sizes)

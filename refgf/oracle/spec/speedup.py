@@ -4,10 +4,11 @@ No statement asks for these.
 """
 
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
-from refgf.oracle.spec.exercise import Drawn, Exercise
+from refgf.oracle.spec.exercise import Arguments, Drawn, Exercise
 
 ROUNDINGS = 1e-12  # the operations may be in another order: a few roundings of 1e-16
 
@@ -18,7 +19,7 @@ def ring_seconds(p: int, nbytes: float, alpha: float, beta: float) -> float:
     return 2 * (p - 1) * (alpha + beta * nbytes / p)
 
 
-def links(random: np.random.Generator) -> list[tuple]:
+def links(random: np.random.Generator) -> list[Arguments]:
     rows = [(4, 1000, 0.25, 0.001), (2, 0, 1e-5, 1e-9)]
     return rows + [(int(random.integers(2, 64)), int(random.integers(10**8)), 2e-5, 8e-10)]
 
@@ -42,19 +43,19 @@ def speedup_and_efficiency(p: int, one_s: float, all_s: float, weak: bool) -> tu
     return speedup, 100 * speedup / p
 
 
-def weak_times(random: np.random.Generator) -> list[tuple]:
+def weak_times(random: np.random.Generator) -> list[Arguments]:
     """A step takes longer on p ranks."""
     p, one_s, more_s = int(random.integers(2, 512)), *random.uniform(0.2, 3.0, 2)
     return [(4, 2.0, 2.5, True), (512, 0.02, 0.025, True), (p, one_s, one_s + more_s, True)]
 
 
-def strong_times(random: np.random.Generator) -> list[tuple]:
+def strong_times(random: np.random.Generator) -> list[Arguments]:
     """A step takes less time on p ranks, but more than a p-th."""
     p, one_s, lost = int(random.integers(4, 64)), *random.uniform(1.1, 2.0, 2)
     return [(4, 2.0, 1.0, False), (8, 2.0, 0.5, False), (p, one_s, lost * one_s / p, False)]
 
 
-def one_rank(random: np.random.Generator) -> list[tuple]:
+def one_rank(random: np.random.Generator) -> list[Arguments]:
     both = 0.5, float(random.uniform(0.2, 3.0))
     return [(1, one_s, one_s, weak) for one_s in both for weak in (True, False)]
 
@@ -126,26 +127,26 @@ def step_seconds(
 
 def drawn(
     random: np.random.Generator, shortest_s: float, longest_s: float, low: int, high: int
-) -> tuple:
+) -> tuple[Any, ...]:
     """5 gradients whose ready times are this far apart, of low .. high MB. -> all but compute_s"""
     ready_s = list(accumulate(random.uniform(shortest_s, longest_s, 5).tolist()))
     nbytes = (1_000_000 * random.integers(low, high, 5)).tolist()
     return int(random.choice([2, 4, 8])), ready_s, nbytes, 1e-3, 1e-8
 
 
-def step(drawing: tuple, compute_s: float) -> tuple:
+def step(drawing: tuple[Any, ...], compute_s: float) -> tuple[Any, ...]:
     p, ready_s, nbytes, alpha, beta = drawing
     return p, compute_s, ready_s, nbytes, alpha, beta
 
 
-def late(random: np.random.Generator) -> list[tuple]:
+def late(random: np.random.Generator) -> list[Arguments]:
     """Gradients come faster than they are sent."""
     drawing = drawn(random, 0.1, 0.4, 100, 300)
     rows = [(2, 10.0, [4.0, 6.0, 10.0], [4, 5, 3], 0.5, 1.0)]
     return rows + [step(drawing, drawing[1][-1])]
 
 
-def hidden(random: np.random.Generator) -> list[tuple]:
+def hidden(random: np.random.Generator) -> list[Arguments]:
     """The same, but compute_s ends a little after the last call."""
     p, ready_s, nbytes, alpha, beta = drawing = drawn(random, 0.1, 0.4, 100, 300)
     calls_s = [ring_seconds(p, m, alpha, beta) for m in nbytes]
@@ -153,7 +154,7 @@ def hidden(random: np.random.Generator) -> list[tuple]:
     return rows + [step(drawing, last_end(ready_s, calls_s) + 0.25)]
 
 
-def gaps(random: np.random.Generator) -> list[tuple]:
+def gaps(random: np.random.Generator) -> list[Arguments]:
     """Each call ends before the next gradient is ready, the last one after backward."""
     drawing = drawn(random, 0.5, 2.0, 1, 20)
     rows = [(2, 10.0, [4.0, 8.0, 10.0], [2, 0, 3], 0.5, 1.0)]
@@ -225,7 +226,7 @@ def predicted_efficiency(
 
 
 def predictions(weak: bool) -> Drawn:
-    def cases(random: np.random.Generator) -> list[tuple]:
+    def cases(random: np.random.Generator) -> list[Arguments]:
         p, one_s = int(random.integers(2, 2048)), float(random.uniform(0.2, 5.0))
         rows = [(4, 12.0, 1000, 0.25, 0.001), (512, 0.5, 10**8, 5e-6, 1e-9)]
         rows.append((p, one_s, int(random.integers(10**7, 10**9)), 1e-5, 1e-9))

@@ -6,11 +6,12 @@ It puts together what L, P and C state, and has no statement of its own.
 from collections.abc import Callable
 from itertools import combinations
 from math import inf, prod
+from typing import Any
 
 import numpy as np
 
 from refgf.oracle.spec.csc.importance import chunk_bounds
-from refgf.oracle.spec.exercise import Exercise, tenths
+from refgf.oracle.spec.exercise import Arguments, Exercise, tenths
 from refgf.oracle.spec.lazy.calls import lazy_calls
 from refgf.oracle.spec.ring import Arrays
 
@@ -23,11 +24,11 @@ def traffic(calls: list[int], p: int) -> tuple[int, float]:
     return 2 * (p - 1) * len(calls), 2 * (p - 1) / p * sum(calls)
 
 
-def of_several_ranks(random: np.random.Generator) -> list[tuple]:
+def of_several_ranks(random: np.random.Generator) -> list[Arguments]:
     return [([8, 12], 4), (random.integers(1, 10**6, 5).tolist(), int(random.integers(2, 64)))]
 
 
-def few_calls(random: np.random.Generator) -> list[tuple]:
+def few_calls(random: np.random.Generator) -> list[Arguments]:
     return [([8, 12], 1), ([], 4), (random.integers(1, 10**6, 3).tolist(), 1)]
 
 
@@ -85,18 +86,18 @@ def drawn(random: np.random.Generator) -> list[int]:
     return [*random.integers(1, 12, 20).tolist(), 90, 1]
 
 
-def dense(random: np.random.Generator) -> list[tuple]:
+def dense(random: np.random.Generator) -> list[Arguments]:
     """theta is even, but no multiple of 4: no sum of float32 gradients has so many bytes."""
     theta = 4 * int(random.integers(3, 30)) + 2
     return [([1, 2, 2, 8, 1, 1], 17, False, 4, None), (drawn(random), theta, False, 4, None)]
 
 
-def half(random: np.random.Generator) -> list[tuple]:
+def half(random: np.random.Generator) -> list[Arguments]:
     theta = 2 * int(random.integers(6, 30)) + 1
     return [([1, 2, 2, 8, 1, 1], 9, True, 4, None), (drawn(random), theta, True, 4, None)]
 
 
-def sparse(random: np.random.Generator) -> list[tuple]:
+def sparse(random: np.random.Generator) -> list[Arguments]:
     """6 or 11 of 20 chunks of 10 elements, of which float16 sends 20 bytes each."""
     chosen = sorted(random.choice(20, 11, replace=False).tolist())
     sizes = [*random.integers(1, 18, 10).tolist(), 5]
@@ -106,22 +107,23 @@ def sparse(random: np.random.Generator) -> list[tuple]:
     return rows + [(sizes, 20 * int(random.integers(1, 3)) + 5, True, 10, chosen)]
 
 
-def short(random: np.random.Generator) -> list[tuple]:
+def short(random: np.random.Generator) -> list[Arguments]:
     """The last chunk by itself, so neither theta nor the calls matter."""
     chunk, whole, rest = 7, int(random.integers(1, 9)), int(random.integers(1, 7))
     rows = [([5, 6], 0, True, 4, [2]), ([4, 9], 0, False, 5, [2])]
     return rows + [([whole * chunk, rest], 0, True, chunk, [whole])]
 
 
-def exactly(random: np.random.Generator) -> list[tuple]:
+def exactly(random: np.random.Generator) -> list[Arguments]:
     """All float32, so what is wrong with float16 changes nothing here."""
     k = int(random.integers(2, 999))
     rows = [([2, 1, 2, 9], 12, False, 4, None), ([k, 1, k + 2], 4 * k + 4, False, 4, None)]
     return rows + [([5, 7, 18], 24, False, 3, list(range(10)))]
 
 
-def ends(random: np.random.Generator) -> list[tuple]:
-    rows = [([], 8, False, 4, None), ([5, 3], 8, True, 4, []), ([2, 3], 0, True, 4, None)]
+def ends(random: np.random.Generator) -> list[Arguments]:
+    rows: list[Arguments] = [([], 8, False, 4, None), ([5, 3], 8, True, 4, [])]
+    rows.append(([2, 3], 0, True, 4, None))
     drawn = random.integers(1, 99, 3).tolist()
     return rows + [(sizes, inf, False, 4, None) for sizes in ([2, 3, 1], drawn)]
 
@@ -181,9 +183,9 @@ def exchange(
     gradients: Arrays,
     residuals: Arrays,
     chosen: np.ndarray,
-    on_wire: Callable = rounded,
-    finished: Callable = rounded,
-    kept: Callable = np.copy,
+    on_wire: Callable[..., Any] = rounded,
+    finished: Callable[..., Any] = rounded,
+    kept: Callable[..., Any] = np.copy,
 ) -> tuple[np.ndarray, Arrays]:
     """on_wire, finished, kept: what happens to a rank's numbers, the sum and the residuals."""
     waiting = [g + r for g, r in zip(gradients, residuals)]
@@ -211,23 +213,23 @@ def some(random: np.random.Generator, n: int) -> np.ndarray:
     return chosen
 
 
-def all_chosen(random: np.random.Generator) -> list[tuple]:
+def all_chosen(random: np.random.Generator) -> list[Arguments]:
     rows = [list(tenths(random, 3, 4)) for _ in range(4)]
     rows += [numbers(random, p, 60)[0] for p in (3, 5)]
     return [(g, [np.zeros_like(x) for x in g], np.ones(g[0].size, bool)) for g in rows]
 
 
-def whole_numbers(random: np.random.Generator) -> list[tuple]:
+def whole_numbers(random: np.random.Generator) -> list[Arguments]:
     rows = [random.integers(1, 99, (2, p, n)).astype(np.float32) for p, n in ((2, 4), (3, 12))]
     return [(list(g), list(r), some(random, len(g[0]))) for g, r in rows]
 
 
-def both(random: np.random.Generator) -> list[tuple]:
+def both(random: np.random.Generator) -> list[Arguments]:
     small = [(*short_numbers(random, 3, 4), some(random, 4)) for _ in range(6)]
     return small + [(*numbers(random, p, 60), some(random, 60)) for p in (3, 5)]
 
 
-def few(random: np.random.Generator) -> list[tuple]:
+def few(random: np.random.Generator) -> list[Arguments]:
     g, r = random.integers(1, 99, (2, 2, 6)).astype(np.float32)
     empty = [np.zeros(0, np.float32)] * 2
     return [
@@ -345,21 +347,21 @@ def stacks(random: np.random.Generator, techniques: str) -> dict[str, float]:
 EXAMPLE = {"": 10.0, "H": 6.0, "O": 8.0, "HO": 5.0}
 
 
-def in_order(random: np.random.Generator) -> list[tuple]:
+def in_order(random: np.random.Generator) -> list[Arguments]:
     return [(3.0, EXAMPLE, "HO"), (0.125, stacks(random, "CHLO"), "CHLO")]
 
 
-def in_another_order(random: np.random.Generator) -> list[tuple]:
+def in_another_order(random: np.random.Generator) -> list[Arguments]:
     order = str(random.choice(["OLHC", "HOCL", "LCOH", "OHLC"]))
     return [(3.0, EXAMPLE, "OH"), (0.125, stacks(random, "CHLO"), order)]
 
 
-def longer(random: np.random.Generator) -> list[tuple]:
+def longer(random: np.random.Generator) -> list[Arguments]:
     step_s, more_s = random.uniform(3.0, 9.0, 2).tolist()
     return [(2.0, {"": 4.0, "L": 5.0}, "L"), (2.0, {"": step_s, "L": step_s + more_s}, "L")]
 
 
-def nothing(random: np.random.Generator) -> list[tuple]:
+def nothing(random: np.random.Generator) -> list[Arguments]:
     return [(2.0, {"": step_s}, "") for step_s in (4.0, float(random.uniform(3.0, 9.0)))]
 
 

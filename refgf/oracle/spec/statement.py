@@ -41,21 +41,23 @@ in exercise.py. Which marks a mistake loses is computed (grade/trusted.py) and a
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from refgf.oracle.spec.calls import Outputs, named, same_bits
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.calls import Outputs, Run, named, same_bits
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw
-from refgf.oracle.spec.exercise import given
+from refgf.oracle.spec.exercise import Function, given
 from refgf.oracle.spec.variants import ROOTS, uses, variant
 
 Cases = Iterator[Case]
+Fresh = TypeVar("Fresh", bound=Callable[[Draw], Given])  # draws a fresh case
+Bound = TypeVar("Bound", bound=Callable[[Case], Given])  # how far results may be off
 STATEMENTS: dict[str, "Statement"] = {}
 FUNCTIONS: dict[str, "JudgedFunction"] = {}
 MISTAKES: list["Mistake"] = []
@@ -64,7 +66,7 @@ MISTAKES: list["Mistake"] = []
 class Statement:
     """number: "C5". definition: its docstring begins with the number, then says the statement."""
 
-    def __init__(self, number: str, definition: Callable):
+    def __init__(self, number: str, definition: Callable[..., Any]):
         self.number, self.definition = number, definition
         STATEMENTS[number] = self
         ROOTS.append(definition)
@@ -89,20 +91,22 @@ class Statement:
         """Its line in SPEC.md."""
         return f"| {self.number} | {self.text} | {self.source} |"
 
-    def mistake(self, name: str, replaces: Callable | None = None) -> Callable:
+    def mistake(
+        self, name: str, replaces: Callable[..., Any] | None = None
+    ) -> Callable[[Function], Function]:
         """Register a wrong variant of the definition, or of the one that it replaces.
 
         name: the sentence of a diagnosis.
         """
 
-        def register(function: Callable) -> Callable:
+        def register(function: Function) -> Function:
             replaced = (replaces or self.definition).__name__
             MISTAKES.append(Mistake(name, self.number, replaced, function))
             return function
 
         return register
 
-    def given(self, name: str, /, **changes: Callable) -> None:
+    def given(self, name: str, /, **changes: Callable[..., Any]) -> None:
         """Register the definition as a mistake that is given other arguments."""
         self.mistake(name)(given(self.definition, **changes))
 
@@ -114,7 +118,7 @@ class Mistake:
     name: str
     statement: str
     replaces: str
-    function: Callable
+    function: Callable[..., Any]
 
     @cache  # noqa: B019  mistakes live as long as the program
     def module(self) -> SimpleNamespace:
@@ -124,6 +128,16 @@ class Mistake:
     def reaches(self, function: str) -> bool:
         """Does the result of this judged function depend on the replaced definition?"""
         return any(self.replaces in uses(name) for name in (function, *FUNCTIONS[function].also))
+
+
+def by_name(module: Any, case: Case) -> Outputs:
+    """Call the case's function with its arrays in order, and its arguments by name."""
+    judged = FUNCTIONS[case.function]
+    arrays = (case[f"in.{name}"] for name in judged.inputs.split())
+    known = inspect.signature(judged.definition).parameters
+    settings = {name: a for name, a in case.arguments.items() if name in known}
+    result = getattr(module, judged.name)(*arrays, **settings)
+    return named(judged.axes, result if len(judged.axes) > 1 else [result])
 
 
 @dataclass
@@ -137,18 +151,17 @@ class JudgedFunction:
     also: definitions that `run` calls besides this one.
     """
 
-    definition: Callable
+    definition: Callable[..., Any]
     statements: str
-    axes: dict[str, tuple[str, ...]]
+    axes: Mapping[str, tuple[str, ...]]
     inputs: str = ""
-    run: Callable[[Any, Case], Outputs] | None = None
+    run: Run = by_name
     also: tuple[str, ...] = ()
     generators: list[Callable[[], Cases]] = field(default_factory=list)
-    draw: Callable[[Draw], dict] | None = None
-    bound: Callable[[Case], dict] | None = None
+    draw: Callable[[Draw], Given] | None = None
+    bound: Callable[[Case], Given] | None = None
 
     def __post_init__(self) -> None:
-        self.run = self.run or self._by_name
         FUNCTIONS[self.name] = self
         ROOTS.append(self.definition)
 
@@ -156,24 +169,17 @@ class JudgedFunction:
     def name(self) -> str:
         return self.definition.__name__
 
-    def _by_name(self, module: Any, case: Case) -> Outputs:
-        arrays = (case[f"in.{name}"] for name in self.inputs.split())
-        known = inspect.signature(self.definition).parameters
-        settings = {name: a for name, a in case.arguments.items() if name in known}
-        result = getattr(module, self.name)(*arrays, **settings)
-        return named(self.axes, result if len(self.axes) > 1 else [result])
-
     def golden(self, generator: Callable[[], Cases]) -> Callable[[], Cases]:
         """Register a generator of golden cases."""
         self.generators.append(generator)
         return generator
 
-    def fresh(self, draw: Callable[[Draw], dict]) -> Callable[[Draw], dict]:
+    def fresh(self, draw: Fresh) -> Fresh:
         """Register what draws the arguments and inputs of a fresh case."""
         self.draw = draw
         return draw
 
-    def bounds(self, bound: Callable[[Case], dict]) -> Callable[[Case], dict]:
+    def bounds(self, bound: Bound) -> Bound:
         """Register how far results may be off whose bits are open: {"NAME": array}."""
         self.bound = bound
         return bound
@@ -200,7 +206,7 @@ class JudgedFunction:
         case = Case(name, self.name, shown, why, family, arguments, tensors, bfloat16)
         return fill(case, definitions())
 
-    def divided(self, given: dict) -> tuple[dict, dict[str, np.ndarray]]:
+    def divided(self, given: Given) -> tuple[Given, dict[str, np.ndarray]]:
         """(arguments, {"in.NAME": array}) of what a case gives."""
         names = self.inputs.split()
         arguments = {key: value for key, value in given.items() if key not in names}
@@ -227,7 +233,7 @@ def plain_array(value: Any) -> np.ndarray:
     return value.astype(np.uint8) if value.dtype == bool else value
 
 
-def differs_with(case: Case, **replacements: Callable) -> bool:
+def differs_with(case: Case, **replacements: Callable[..., Any]) -> bool:
     """Has the case other bits with these definitions replaced?"""
     with np.errstate(all="ignore"):
         other = FUNCTIONS[case.function].run(variant(**replacements), case)

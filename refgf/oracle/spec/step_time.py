@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from refgf.oracle.spec.exercise import Exercise
+from refgf.oracle.spec.exercise import Arguments, Exercise
 
 NETWORK, WAIT = "rings queue behind each other", "rings wait for backward"
 
@@ -51,14 +51,14 @@ EXAMPLE = ([1.0, 1.0], [2.0, 3.0])
 
 def layers(
     random: np.random.Generator, shortest_s: float, longest_s: float, low: int, high: int
-) -> list:
+) -> Arguments:
     """6 layers of random times and elements; p, alpha, beta."""
     times = random.uniform(shortest_s, longest_s, (2, 6)).tolist()
     elements = random.integers(low, high, 6).tolist()
-    return [*times, elements, int(random.choice([2, 4, 8])), 0.05, 1e-8]
+    return *times, elements, int(random.choice([2, 4, 8])), 0.05, 1e-8
 
 
-def few(random: np.random.Generator) -> list[tuple]:
+def few(random: np.random.Generator) -> list[Arguments]:
     drawn = random.uniform(0.1, 4.0, (2, 2)).tolist()
     return [
         (*EXAMPLE, [5, 10], 1, 0.5, 0.05),
@@ -67,26 +67,26 @@ def few(random: np.random.Generator) -> list[tuple]:
     ]
 
 
-def queueing(random: np.random.Generator) -> list[tuple]:
+def queueing(random: np.random.Generator) -> list[Arguments]:
     """A ring takes 2 s or longer, a layer at most 0.4 s."""
     return [(*EXAMPLE, [5, 10], 2, 0.5, 0.05), layers(random, 0.1, 0.4, 5 * 10**7, 10**8)]
 
 
-def waiting(random: np.random.Generator) -> list[tuple]:
+def waiting(random: np.random.Generator) -> list[Arguments]:
     """A ring ends before the next layer's backward does. The forward pass is short."""
     forward_s, *others = layers(random, 1.0, 4.0, 10**5, 10**6)
     rows = [([0.5, 0.5], [2.0, 3.0], [5, 2], 2, 0.5, 0.05)]
     return rows + [([seconds / 500 for seconds in forward_s], *others)]
 
 
-def hidden(random: np.random.Generator) -> list[tuple]:
+def hidden(random: np.random.Generator) -> list[Arguments]:
     """As before, but the first layer, whose backward is last, has no parameters."""
     drawn = layers(random, 1.0, 4.0, 10**5, 10**6)
     drawn[2][0] = 0
     return [([1.0, 1.0], [6.0, 3.0], [0, 10], 2, 0.5, 0.05), drawn]
 
 
-def bare(random: np.random.Generator) -> list[tuple]:
+def bare(random: np.random.Generator) -> list[Arguments]:
     """Rings queue, and some layers in between have no parameters."""
     drawn = layers(random, 0.1, 0.4, 5 * 10**7, 10**8)
     drawn[2][1] = drawn[2][3] = 0

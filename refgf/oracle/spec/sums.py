@@ -30,7 +30,7 @@ def _fsum(column: list[float]) -> float:
         try:
             return math.fsum(column)
         except OverflowError:
-            total = sum(map(Fraction, column))
+            total = sum(map(Fraction, column), Fraction(0))
             if abs(total) > LARGEST["float64"]:
                 return math.inf if total > 0 else -math.inf
             return float(total)

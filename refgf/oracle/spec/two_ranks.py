@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.direct import direct_allreduce
-from refgf.oracle.spec.exercise import Collective, Exercise, quarters
+from refgf.oracle.spec.exercise import Arguments, Collective, Exercise, quarters
 from refgf.oracle.spec.ring import Arrays
 
 ROUNDING = 1e-9  # samples may be added in another order: some roundings of 1e-16
@@ -16,12 +16,12 @@ ROUNDING = 1e-9  # samples may be added in another order: some roundings of 1e-1
 SEVERAL, ONE = "several samples", "one sample"
 
 
-def samples(random: np.random.Generator, count: int, features: int) -> tuple:
+def samples(random: np.random.Generator, count: int, features: int) -> tuple[Any, ...]:
     """w (features,), x (count, features), y (count,)"""
     return quarters(random, features), *data(random, count, features)
 
 
-def data(random: np.random.Generator, count: int, features: int) -> tuple:
+def data(random: np.random.Generator, count: int, features: int) -> tuple[Any, ...]:
     return quarters(random, count, features), quarters(random, count)
 
 
@@ -32,7 +32,7 @@ def loss(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
     return float(np.mean((x @ w - y) ** 2) / 2)
 
 
-def several(random: np.random.Generator) -> list[tuple]:
+def several(random: np.random.Generator) -> list[Arguments]:
     return [samples(random, 3, 2), samples(random, int(random.integers(2, 20)), 4)]
 
 
@@ -96,14 +96,14 @@ EQUAL, UNEQUAL = "as many samples on each rank", "more samples on some ranks"
 FEW, KEEPS = "one rank, a rank without samples", "w and the samples stay as they are"
 
 
-def shards(random: np.random.Generator, counts: list[int], features: int = 3) -> tuple:
+def shards(random: np.random.Generator, counts: list[int], features: int = 3) -> tuple[Any, ...]:
     """The arguments of a step, with counts[r] samples on rank r."""
     pairs = [data(random, count, features) for count in counts]
     w, rate = quarters(random, features), random.integers(1, 5).item() / 8
     return w, [x for x, _ in pairs], [y for _, y in pairs], rate
 
 
-def equal(random: np.random.Generator) -> list[tuple]:
+def equal(random: np.random.Generator) -> list[Arguments]:
     return [shards(random, [2, 2], 2), shards(random, [4, 4, 4])]
 
 

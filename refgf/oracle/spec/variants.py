@@ -7,10 +7,10 @@ from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
 PREFIX = "refgf.oracle.spec."
-ROOTS: list[Callable] = []  # definitions of statements and of judged functions
+ROOTS: list[Callable[..., Any]] = []  # definitions of statements and of judged functions
 
 
-def variant(**replacements: Callable) -> SimpleNamespace:
+def variant(**replacements: Callable[..., Any]) -> SimpleNamespace:
     """A module-like object in which the definitions call the replacements.
 
     All functions of this folder are copied, with copies of their modules' globals, so the

@@ -13,7 +13,7 @@ def requests(function):
 
 def so_far(function):
     def hits(*a):
-        found = []
+        found: list[list[int]] = []
         for row in function(*a):
             found.append([sum(both) for both in zip(row, found[-1])] if found else row)
         return found

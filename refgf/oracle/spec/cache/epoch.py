@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from refgf.oracle.spec.exercise import Exercise
+from refgf.oracle.spec.exercise import Arguments, Exercise
 
 ROUNDINGS = 1e-12  # the operations may be in another order: a few roundings of 1e-16
 PARTLY, WHOLE = "memory holds a part of the shard", "memory has room to spare"
@@ -22,7 +22,7 @@ def epoch_seconds(
     return n / p * store_s, n / p * (share * memory_s + (1 - share) * store_s)
 
 
-def cluster(random: np.random.Generator, low: float, high: float) -> list[tuple]:
+def cluster(random: np.random.Generator, low: float, high: float) -> list[Arguments]:
     """2 to 8 nodes of 2 or 4 ranks; memory holds low .. high times the shard of a node."""
     nodes, ranks = int(random.integers(2, 9)), int(random.choice([2, 4]))
     shard = 100 * int(random.integers(5, 50))
@@ -30,11 +30,11 @@ def cluster(random: np.random.Generator, low: float, high: float) -> list[tuple]
     return [(shard * nodes, nodes * ranks, nodes, 12_000, memory_bytes, 0.0005, 0.008)]
 
 
-def partly(random: np.random.Generator) -> list[tuple]:
+def partly(random: np.random.Generator) -> list[Arguments]:
     return [(1000, 4, 2, 100, 25_000, 0.01, 0.05), *cluster(random, 0.4, 0.95)]
 
 
-def whole(random: np.random.Generator) -> list[tuple]:
+def whole(random: np.random.Generator) -> list[Arguments]:
     return [(1000, 4, 2, 100, 50_000, 0.01, 0.05), *cluster(random, 1.1, 1.9)]
 
 
@@ -100,19 +100,19 @@ def share_needed(speedup: float, memory_s: float, store_s: float) -> float | Non
     return share if share <= 1 else None
 
 
-def possible(random: np.random.Generator) -> list[tuple]:
+def possible(random: np.random.Generator) -> list[Arguments]:
     fastest = float(random.uniform(5, 50))
     speedup = float(random.uniform(1.5, 0.8 * fastest))
     return [(2.0, 0.01, 0.05), (8.0, 0.001, 0.02), (speedup, 0.05 / fastest, 0.05)]
 
 
-def limits(random: np.random.Generator) -> list[tuple]:
+def limits(random: np.random.Generator) -> list[Arguments]:
     """Memory is 4 times as fast, exactly."""
     both = 0.0625, random.integers(1, 9999).item() / 2**16
     return [(speedup, memory_s, 4 * memory_s) for memory_s in both for speedup in (1.0, 4.0)]
 
 
-def never(random: np.random.Generator) -> list[tuple]:
+def never(random: np.random.Generator) -> list[Arguments]:
     return [(6.0, 0.01, 0.05), (float(random.uniform(30, 90)), 0.001, 0.02)]
 
 

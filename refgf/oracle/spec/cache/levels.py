@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, select
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, random_source
-from refgf.oracle.spec.exercise import Exercise
+from refgf.oracle.spec.exercise import Arguments, Exercise
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 
 
@@ -36,7 +36,7 @@ def cache_levels(
 
     file_bytes: what each file costs the disk. -> 0 (memory), 1 (disk) or 2 (store) per request
     """
-    memory, disk, levels = set(), set(), []
+    memory, disk, levels = set[int](), set[int](), list[int]()
     for i in requests:
         levels.append(0 if i in memory else 1 if i in disk else 2)
         if levels[-1] == 2 and fits(sum(file_bytes[j] for j in disk), file_bytes[i], disk_limit):
@@ -60,7 +60,7 @@ LEVELS = JudgedFunction(
 
 
 @LEVELS.fresh
-def three_epochs(d: Draw) -> dict:
+def three_epochs(d: Draw) -> Given:
     n = d.integer(1, 20)
     limits = {"disk_limit": d.integer(0, 100 * n), "memory_limit": d.integer(0, 40 * n)}
     requests = np.concatenate([d.rng.permutation(n) for _ in range(3)])
@@ -82,10 +82,10 @@ def level_cases() -> Cases:
         "everything": (10**6, 10**6),
         "a-sample-too-large": (half, 29),
     }
-    arrays = {"requests": requests, "file_bytes": file_bytes}
+    arrays: Given = {"requests": requests, "file_bytes": file_bytes}
     for name, (disk, memory) in limits.items():
         why = f"three epochs, each in another order: {name.replace('-', ' ')}"
-        given = {"sample_bytes": 30, "disk_limit": disk, "memory_limit": memory}
+        given: Given = {"sample_bytes": 30, "disk_limit": disk, "memory_limit": memory}
         case = LEVELS.case(f"levels-{name}", why, **given, **arrays)
         served = (case["out.level"][2 * n :] == 0).sum() == min(n, memory // 30)
         yield case.shows(served, "from the second epoch on memory serves all that it holds")
@@ -101,14 +101,16 @@ def any_room(used, nbytes, limit):
     return used < limit
 
 
-def levels_with(keep_disk: Callable, keep_memory: Callable) -> Callable:
+def levels_with(
+    keep_disk: Callable[..., Any], keep_memory: Callable[..., Any]
+) -> Callable[..., Any]:
     """K4 with other rules for what a level stores.
 
     Both rules are called with the level's samples, the sample, and the level that it came from.
     """
 
     def levels(requests, file_bytes, sample_bytes, disk_limit, memory_limit):
-        memory, disk, found = [], [], []
+        memory, disk, found = list[int](), list[int](), list[int]()
         for i in requests:
             found.append(0 if i in memory else 1 if i in disk else 2)
             in_memory = fits(sample_bytes * len(memory), sample_bytes, memory_limit)
@@ -171,7 +173,7 @@ Epochs = list[list[int]]
 
 
 def hits(
-    orders: Epochs, memory: int, disk: int, levels_of: Callable = cache_levels
+    orders: Epochs, memory: int, disk: int, levels_of: Callable[..., Any] = cache_levels
 ) -> list[list[int]]:
     """Samples that memory, disk and store serve in each epoch, where each sample has a byte."""
     requests = [i for order in orders for i in order]
@@ -185,27 +187,27 @@ def epochs_of(random: np.random.Generator, n: int, count: int) -> Epochs:
     return [random.permutation(n).tolist() for _ in range(count)]
 
 
-def memory_only(random: np.random.Generator) -> list[tuple]:
+def memory_only(random: np.random.Generator) -> list[Arguments]:
     """In the second case the least recently used samples are not those of the first epoch."""
     n, same = int(random.integers(20, 40)), list(range(12))
     rows = [([same] * 3, 5, 0), ([same, [11, *same[:11]]], 5, 0)]
     return rows + [(epochs_of(random, n, 3), int(random.integers(6, 15)), 0)]
 
 
-def memory_and_disk(random: np.random.Generator) -> list[tuple]:
+def memory_and_disk(random: np.random.Generator) -> list[Arguments]:
     """The disk has more room than memory, but not for everything; then less."""
     n, memory, more = (int(random.integers(*ends)) for ends in ((30, 40), (5, 10), (5, 10)))
     rows = [([[3, 1, 0, 2, 4, 5]] * 2, 1, 3), ([list(range(12))] * 3, 5, 2)]
     return rows + [(epochs_of(random, n, 3), memory, memory + more)]
 
 
-def changing(random: np.random.Generator) -> list[tuple]:
+def changing(random: np.random.Generator) -> list[Arguments]:
     """As without shards: half of the samples in each epoch."""
     rows = [([[0, 1, 2, 3], [3, 4, 1, 5], [5, 4, 3, 2]], 2, 3)]
     return rows + [([order[:20] for order in epochs_of(random, 40, 4)], 8, 16)]
 
 
-def ends(random: np.random.Generator) -> list[tuple]:
+def ends(random: np.random.Generator) -> list[Arguments]:
     same = list(range(6))
     rows = [([same] * 2, 0, 0), ([same] * 3, 9, 0), ([same] * 2, 0, 9)]
     return [*rows, ([], 3, 3), ([[], []], 2, 2), (epochs_of(random, 8, 2), 0, 9)]
@@ -220,7 +222,7 @@ HITS_14.part(ENDS, 1, ends)
 
 @HITS_14.mistake("your cache evicts the least recently used sample; nothing is ever evicted")
 def least_recently_used(orders, memory, disk):
-    in_memory, on_disk, found = [], [], []
+    in_memory, on_disk, found = list[int](), list[int](), []
     for order in orders:
         found.append([0, 0, 0])
         for i in order:

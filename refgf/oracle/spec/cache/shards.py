@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, random_source, some_nodes
-from refgf.oracle.spec.exercise import Exercise
+from refgf.oracle.spec.exercise import Arguments, Exercise
 from refgf.oracle.spec.hierarchy.nodes import Nodes
 from refgf.oracle.spec.ring import slice_bounds
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
@@ -56,11 +56,11 @@ def shard_cases() -> Cases:
             yield case.shows(once, "every sample is in one shard")
 
 
-def several_nodes(random: np.random.Generator) -> list[tuple]:
+def several_nodes(random: np.random.Generator) -> list[Arguments]:
     return [(int(random.integers(20, 400)), [[0, 1], [2, 3]]), (23, [[0, 3], [1, 4], [2]])]
 
 
-def one_node(random: np.random.Generator) -> list[tuple]:
+def one_node(random: np.random.Generator) -> list[Arguments]:
     drawn = int(random.integers(6, 400)), [[0, 1]]
     return [(5, [[0, 1]]), (1, [[0], [1]]), (0, [[0]]), drawn]
 
@@ -104,7 +104,7 @@ def node_batches(order: list[int], nodes: Nodes, batch_size: int) -> list[list[l
     """
     n, steps = len(order), []
     for first in range(0, n, batch_size):
-        step = [None] * sum(map(len, nodes))
+        step: list[list[int]] = [[]] * sum(map(len, nodes))
         for ranks, shard in zip(nodes, node_shards(n, nodes)):
             start, stop = (len(shard) * min(taken, n) // n for taken in (first, first + batch_size))
             samples = [i for i in order if i in shard][start:stop]
@@ -132,7 +132,7 @@ BATCHES = JudgedFunction(node_batches, "K1 K2", AXES, "order", run_batches)
 
 
 @BATCHES.fresh
-def any_order(d: Draw) -> dict:
+def any_order(d: Draw) -> Given:
     nodes, batch_size = some_nodes(d.rng, d.p), d.p * d.integer(1, 3)
     return {"nodes": nodes, "batch_size": batch_size, "order": d.rng.permutation(min(d.n, 90))}
 
@@ -143,11 +143,11 @@ def batch_cases() -> Cases:
     for name, nodes in NODES.items():
         for batch_size in (6, 11):
             order = random_source(f"batches-{name}").permutation(23)
-            title, given = f"batches-{name}-{batch_size}", {"batch_size": batch_size}
-            case = BATCHES.case(title, why, nodes=nodes, **given, order=order)
+            title, size = f"batches-{name}-{batch_size}", batch_size
+            case = BATCHES.case(title, why, nodes=nodes, batch_size=size, order=order)
             yield case.shows(sorted(case["out.samples"]) == list(range(23)), "every sample once")
-    why, given = "some ranks have no sample in any step", {"batch_size": 6, "order": [1, 0]}
-    yield BATCHES.case("batches-more-ranks-than-samples", why, "K2", nodes=NODES["uneven"], **given)
+    name, why = "batches-more-ranks-than-samples", "some ranks have no sample in any step"
+    yield BATCHES.case(name, why, "K2", nodes=NODES["uneven"], batch_size=6, order=[1, 0])
 
 
 @K2.mistake("slices of the batch over all ranks: shards are ignored")
@@ -174,7 +174,7 @@ def rest_of_a_shard_lost(order, nodes, batch_size):
 def never_shuffled(order, nodes, batch_size):
     n, steps = len(order), []
     for first in range(0, n, batch_size):
-        step = [None] * sum(map(len, nodes))
+        step: list[list[int]] = [[]] * sum(map(len, nodes))
         for ranks, shard in zip(nodes, node_shards(n, nodes)):
             start, stop = (len(shard) * min(taken, n) // n for taken in (first, first + batch_size))
             for rank, (a, b) in zip(ranks, slice_bounds(stop - start, len(ranks))):

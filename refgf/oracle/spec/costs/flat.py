@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, select
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, pick
 from refgf.oracle.spec.ring import slice_bounds
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
@@ -54,7 +54,9 @@ def one_latency(rounds, itemsize, link):
     return rest_s + (link[0] if rounds else 0.0)
 
 
-def seconds(definition: Callable, statements: str, inputs: str, settings: str) -> JudgedFunction:
+def seconds(
+    definition: Callable[..., Any], statements: str, inputs: str, settings: str
+) -> JudgedFunction:
     """The function is called for each entry of its inputs, and with these arguments."""
 
     def run(module: Any, case: Case) -> Outputs:
@@ -93,14 +95,14 @@ def any_link(d: Draw) -> list[float]:
     return [float(pick(d.rng, 0.0, 1.0, 1.0) * scale) for scale in scales]
 
 
-def any_ranks(d: Draw) -> dict:
+def any_ranks(d: Draw) -> Given:
     """The drawn p and n, and a few smaller ones."""
     entries = [(d.n, d.p), (d.n, 1), *((d.integer(0, 9999), d.integer(2, 70)) for _ in range(4))]
     columns = zip(("n", "p"), zip(*entries))
     return {"itemsize": pick(d.rng, 2, 4, 8), "link": any_link(d), **dict(columns)}
 
 
-def over_ranks(definition: Callable, statements: str) -> JudgedFunction:
+def over_ranks(definition: Callable[..., Any], statements: str) -> JudgedFunction:
     """A function of n and p, with the same cases as its sisters."""
     function = seconds(definition, statements, "n p", "itemsize link")
     function.golden(lambda: over_ranks_cases(function))
@@ -204,7 +206,7 @@ def two_rounds(n, p, itemsize, link):
 def tree_rounds(n: int, p: int) -> Rounds:
     """ceil(log2 p) rounds up and as many down, each of the whole vector."""
     height = (p - 1).bit_length()
-    return [(n, n)] * height + [(n, 0)] * height
+    return [*[(n, n)] * height, *[(n, 0)] * height]
 
 
 def recursive_doubling_rounds(n: int, p: int) -> Rounds:
@@ -284,7 +286,7 @@ def halving_doubling_rounds(n: int, p: int) -> Rounds:
     """
     halves = [Fraction(n, 2**i) for i in range(1, p.bit_length())]
     there, back = [(half, half) for half in halves], [(half, 0) for half in reversed(halves)]
-    return with_extras(n, p, there + back)
+    return with_extras(n, p, [*there, *back])
 
 
 def halving_doubling_s(n: int, p: int, itemsize: int, link: Link) -> float:
@@ -305,7 +307,7 @@ def never_halved(n, p):
 @E4.mistake("the way back adds too")
 def back_adds(n, p):
     halves = [Fraction(n, 2**i) for i in range(1, p.bit_length())]
-    return with_extras(n, p, 2 * [(half, half) for half in halves])
+    return with_extras(n, p, [(half, half) for half in halves + halves])
 
 
 @E4.mistake("half the vector in each round: it is halved only once")
@@ -364,7 +366,7 @@ E5.given(
 
 
 @LINE.fresh
-def any_line(d: Draw) -> dict:
+def any_line(d: Draw) -> Given:
     ranks = [d.p, *(d.integer(2, 70) for _ in range(4))]
     return {"algorithm": pick(d.rng, *ALGORITHMS), "link": any_link(d), "p": ranks}
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
+from refgf.oracle.spec.case import Given
 from refgf.oracle.spec.costs.flat import (
     ALEXNET,
     FAST,
@@ -32,7 +34,7 @@ NODES = [(1, 1), (1, 4), (4, 1), (2, 2), (3, 5), (8, 4), (5, 8), (16, 4)]  # nod
 MANY = [(64, 16)]
 
 
-def places(rounded: bool = False) -> dict[str, np.ndarray]:
+def places(rounded: bool = False) -> Given:
     """Entries over nodes; rounded: every slice has the same length, in halves too."""
     entries = []
     for nodes, k in NODES if rounded else NODES + MANY:
@@ -42,9 +44,9 @@ def places(rounded: bool = False) -> dict[str, np.ndarray]:
     return dict(zip(PLACES.split(), (np.array(column, np.int64) for column in zip(*entries))))
 
 
-def any_places(d: Draw, rounded: bool = False, sparse: bool = False) -> dict:
+def any_places(d: Draw, rounded: bool = False, sparse: bool = False) -> Given:
     """rounded: all slices, and their halves, have the same length."""
-    columns = {"n": [], "nodes": [], "ranks_per_node": []}
+    columns: dict[str, list[int]] = {"n": [], "nodes": [], "ranks_per_node": []}
     for _ in range(4):
         nodes, k = d.integer(1, 6), d.integer(1, 6)
         whole = nodes * k * 2 ** (nodes.bit_length() - 1)
@@ -102,7 +104,7 @@ def log_phases_s(
     return inside_s + halving_doubling_s(n, nodes, itemsize, between)
 
 
-def dense(definition: Callable, title: str, rounded: bool) -> JudgedFunction:
+def dense(definition: Callable[..., Any], title: str, rounded: bool) -> JudgedFunction:
     function = seconds(definition, "E1 E6", PLACES, LINKS)
     function.fresh(partial(any_places, rounded=rounded))
 
@@ -110,7 +112,7 @@ def dense(definition: Callable, title: str, rounded: bool) -> JudgedFunction:
     def cases() -> Cases:
         length = "the same" if rounded else "any"
         why = f"one node, nodes of one rank, and both; slices of {length} length"
-        links = {"itemsize": 4, "inside": FAST, "between": SLOW}
+        links: Given = {"itemsize": 4, "inside": FAST, "between": SLOW}
         yield function.within(function.case(f"seconds-{title}", why, **links, **places(rounded)))
 
     return function
@@ -218,7 +220,7 @@ INDICES = "values of {} bytes, and their indices"
 
 
 @TOPK.fresh
-def any_gathers(d: Draw) -> dict:
+def any_gathers(d: Draw) -> Given:
     columns = {"p": [d.p, 1, d.integer(2, 70)], "chosen": [d.n, d.n, d.integer(0, 9999)]}
     return {"itemsize": pick(d.rng, 2, 4, 8), "link": any_link(d), **columns}
 
@@ -232,17 +234,17 @@ def gathers() -> Cases:
         yield TOPK.within(TOPK.case(name, why, itemsize=itemsize, link=SLOW, p=p, chosen=chosen))
 
 
-def sparse(definition: Callable, title: str) -> JudgedFunction:
+def sparse(definition: Callable[..., Any], title: str) -> JudgedFunction:
     function = seconds(definition, "E1 E7", f"{PLACES} chosen", LINKS)
     function.fresh(partial(any_places, sparse=True))
 
     @function.golden
     def cases() -> Cases:
-        entries = places()
+        entries: Given = places()
         entries["chosen"] = -(-entries["n"] // 50)
         for itemsize in (2, 4):
             name, why = f"seconds-{title}-{8 * itemsize}-bit", INDICES.format(itemsize)
-            links = {"itemsize": itemsize, "inside": FAST, "between": SLOW}
+            links: Given = {"itemsize": itemsize, "inside": FAST, "between": SLOW}
             yield function.within(function.case(name, why, **links, **entries))
 
     return function

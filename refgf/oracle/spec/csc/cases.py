@@ -5,10 +5,11 @@ Numbers are small integers and momentum is 1/2, so that every norm is exact.
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.csc.choice import choose, percent_of_step
 from refgf.oracle.spec.csc.importance import nearly_twins
 from refgf.oracle.spec.csc.residual import FORMS, conserved
@@ -27,7 +28,7 @@ DECAYED = np.array([1, 0, 1, 0, 1, 1, 0], np.uint8)
 
 
 @RUN.fresh
-def any_run(d: Draw) -> dict:
+def any_run(d: Draw) -> Given:
     """Norms depend on the order of summation here, and any list close enough is accepted."""
     rng, p = d.rng, min(d.p, 12)
     tensors, steps = rng.integers(0, 25, 4).tolist() + [d.n % 25 + 1], 4
@@ -51,9 +52,9 @@ def run_case(
     statements: str = "",
     p: int = 3,
     steps: int = 20,
-    plan: tuple = (30, (), 5),
-    change: Callable | None = None,
-    **settings,
+    plan: tuple[float, tuple[float, ...], int] = (30, (), 5),
+    change: Callable[[np.ndarray], None] | None = None,
+    **settings: Any,
 ) -> Case:
     """plan: percent, those of warm-up, steps of an epoch. change(g) alters the gradients (T, p, n).
 
@@ -69,7 +70,7 @@ def run_case(
     if "decay" in settings:
         arrays["decayed"] = DECAYED
     percent, warmup, per_epoch = plan
-    percents = [list(percent_of_step(t, per_epoch, warmup, percent)) for t in range(steps + 1)]
+    percents = [list(percent_of_step(t, per_epoch, [*warmup], percent)) for t in range(steps + 1)]
     usual = {"chunk": CHUNK, "form": "dgc", "rate": 0.125, "momentum": 0.5, "exact_norms": exact}
     arguments = {**usual, "percents": percents, **settings}
     return RUN.case(name, why, f"{EVERY_RUN} {statements}", **arguments, **arrays)
@@ -91,7 +92,7 @@ def form_cases() -> Cases:
         counts = case["out.chosen"][:, 0].sum(axis=-1).tolist()
         yield case.shows(counts == [7] * 8 + [5] * 4 + [2] * 8, "dense, then 5 and 2 of 7 chunks")
         why, any_numbers = "weight decay, not on biases and normalisation", {"exact_norms": False}
-        settings = {"form": form, "decay": 0.25, **any_numbers}
+        settings: Given = {"form": form, "decay": 0.25, **any_numbers}
         yield run_case(f"csc-{form}-decay", why, "C12", steps=8, **settings)
 
 
@@ -109,7 +110,7 @@ def other_cases() -> Cases:
     why = "norms are not exact: any list within the bound of C4 is accepted"
     yield run_case("csc-values", why, steps=8, exact_norms=False)
     why = "28 % of 25 chunks are 7, and neither 8 nor a rounding of 25 times 0.28"
-    shape = {"sizes": [3, 20, 17, 9, 1], "chunk": 2}
+    shape: Given = {"sizes": [3, 20, 17, 9, 1], "chunk": 2}
     case = run_case("csc-whole-share", why, plan=(28, (), 5), steps=6, **shape)
     yield case.shows((case["out.chosen"][1:].sum(axis=-1) == 7).all(), "7 of 25 chunks")
     why = "chunks 1 and 3 differ by less than float32 can add up: 3 is more important"
@@ -121,7 +122,7 @@ def other_cases() -> Cases:
 @RUN.golden
 def lars_cases() -> Cases:
     why = "LARS ratios above 1 and below, from norms in float64: the rates have these bits"
-    settings = {"form": "history", "trust": 64.0, "decay": 0.25}
+    settings: Given = {"form": "history", "trust": 64.0, "decay": 0.25}
     case = run_case("csc-lars-bits", why, "C12 C13", steps=6, change=large_and_small, **settings)
     yield case.shows(exact_ratios(case), "no order of summing the norms moves a rate")
     why, settings = "LARS from the sent elements of each tensor", settings | {"trust": 0.5}
@@ -133,7 +134,7 @@ def lars_cases() -> Cases:
 @RUN.golden
 def usual_cases() -> Cases:
     """With the usual rate, momentum and decay, in chunks of 7: powers of two hide roundings."""
-    usual = {"rate": 0.1, "momentum": 0.9, "decay": 0.3, "chunk": 7, "exact_norms": False}
+    usual: Given = {"rate": 0.1, "momentum": 0.9, "decay": 0.3, "chunk": 7, "exact_norms": False}
     why = "a rate of 0.1, a momentum of 0.9 and a decay of 0.3: factors are rounded once"
     for form, p, steps, wrong in (
         ("dgc", 5, 3, {"local_gradient": decay_rounded_first}),
@@ -142,7 +143,7 @@ def usual_cases() -> Cases:
         case = run_case(f"csc-{form}-usual", why, "C12", p=p, steps=steps, form=form, **usual)
         yield case.shows(differs_with(case, **wrong), "decay rounded first has other bits")
     why = "rate times ratio is rounded once, from the sent elements of each tensor"
-    lars = usual | {"form": "history", "trust": 0.3, "decay": 0.03}
+    lars: Given = usual | {"form": "history", "trust": 0.3, "decay": 0.03}
     case = run_case("csc-lars-rate-0.1-0", why, "C12 C13", steps=3, **lars)
     other = differs_with(case, chosen_rates=chosen_rates_rounded_first)
     yield case.shows(other and exact_ratios(case), "exact ratios that show the roundings")
@@ -151,8 +152,8 @@ def usual_cases() -> Cases:
 @RUN.golden
 def lazy_cases() -> Cases:
     why = "float16 on the wire, packed chunks sent lazily"
-    lazily = {"wire": "float16", "theta_bytes": 20, "scale": 64.0}
-    usual = {"p": 4, "steps": 6, "exact_norms": False}
+    lazily: Given = {"wire": "float16", "theta_bytes": 20, "scale": 64.0}
+    usual: Given = {"p": 4, "steps": 6, "exact_norms": False}
     for order in ("ring", "direct"):
         yield run_case(f"csc-lazy-{order}", why, "P4 L1", **usual, order=order, **lazily)
     # three chunks of 8 float16: the second ends on theta, and the third is sent with them
@@ -168,7 +169,7 @@ def lazy_cases() -> Cases:
 def overflow_cases() -> Cases:
     why = "an infinity in an unchosen chunk of one rank: nothing changes on any rank"
     for form in FORMS:
-        usual = {"steps": 8, "form": form}
+        usual: Given = {"steps": 8, "form": form}
         chosen = run_case(f"csc-overflow-{form}", why, **usual)["out.chosen"][4, 0]
         change = planted((4, 1, np.flatnonzero(chosen == 0)[0] * CHUNK + 2), np.inf)
         case = run_case(f"csc-overflow-{form}", why, "C10", change=change, **usual)
@@ -180,7 +181,7 @@ def overflow_cases() -> Cases:
     yield case.shows(0 < case["out.finite"].sum() < 8, "some steps are skipped")
     # scaled, rank 1 adds 70000, which float16 lacks, to -10000, and sends 60000
     why = "the ring sends finite sums only, but one rank's own number is infinite on the wire"
-    settings = {"form": "none", "wire": "float16", "order": "ring", "scale_interval": 3}
+    settings: Given = {"form": "none", "wire": "float16", "order": "ring", "scale_interval": 3}
     settings |= {"plan": (100, (100, 100), 4), "scale": 2.0}
     change = planted((1, slice(None), 0), [-5000, 35000, 0])
     with np.errstate(all="ignore"):
@@ -203,7 +204,7 @@ def large_and_small(g: np.ndarray) -> None:
     g[:, :, 4:24] *= 512
 
 
-def planted(place: tuple, value: float | list[float]) -> Callable:
+def planted(place: tuple[Any, ...], value: float | list[float]) -> Callable[[np.ndarray], None]:
     """place: step, rank, element."""
 
     def change(g: np.ndarray) -> None:
@@ -212,7 +213,7 @@ def planted(place: tuple, value: float | list[float]) -> Callable:
     return change
 
 
-def reports(case: Case) -> list[dict]:
+def reports(case: Case) -> list[dict[str, Any]]:
     return csc_run(case["in.w"], list(case["in.g"]), csc_settings(case), csc_percents(case))
 
 

@@ -1,13 +1,14 @@
 """C5, C6: which chunks are chosen, and how many in each step."""
 
 import math
+from typing import Any
 
 import numpy as np
 
-from refgf.oracle.spec.calls import Outputs
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.calls import Outputs, named
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, pick, random_source
-from refgf.oracle.spec.exercise import Drawn, Exercise
+from refgf.oracle.spec.exercise import Arguments, Drawn, Exercise
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 
 # ---- C5: the choice ----
@@ -35,7 +36,7 @@ CHOOSE = JudgedFunction(choose, "C5", {"chosen": ("place",)}, "values")
 
 
 @CHOOSE.fresh
-def any_values(d: Draw) -> dict:
+def any_values(d: Draw) -> Given:
     """Half of the shares are whole numbers of chunks."""
     count = pick(d.rng, 25, 50, 100, 200, d.n + 1)
     return {"percent": d.integer(1, 100), "values": d.rng.integers(0, 9, count) * 1.0}
@@ -47,8 +48,8 @@ def choices() -> Cases:
     for percent in (1, 30, 43, 50, 100):
         yield CHOOSE.case(f"choose-{percent}", why, percent=percent, values=values)
     why = "28 % of 25 are 7, and neither 8 nor a rounding of 25 times 0.28"
-    values = random_source("choose-whole").integers(0, 6, 25).astype(np.float64)
-    case = CHOOSE.case("choose-whole-28", why, percent=28, values=values)
+    drawn = random_source("choose-whole").integers(0, 6, 25).astype(np.float64)
+    case = CHOOSE.case("choose-whole-28", why, percent=28, values=drawn)
     yield case.shows(len(case["out.chosen"]) == 7, "7 of 25")
 
 
@@ -63,7 +64,7 @@ def different(*shapes: tuple[int, float]) -> Drawn:
     return lambda random: [(values(random, count), percent) for count, percent in shapes]
 
 
-def equal_ones(random: np.random.Generator) -> list[tuple]:
+def equal_ones(random: np.random.Generator) -> list[Arguments]:
     """The last one is so long that a sort which is not stable moves equal values."""
     same = np.full(5 * int(random.integers(1, 5)), random.random())
     few = random.integers(0, 3, 100) / 2
@@ -163,10 +164,10 @@ def percent_of_step(
     return percent, step == 0
 
 
-def run_percent(module: object, case: Case) -> Outputs:
+def run_percent(module: Any, case: Case) -> Outputs:
     """The density is a number of any kind: 20 and 20.0 are the same."""
     percent, dense = module.percent_of_step(**case.arguments)
-    return {"out.percent": np.float64(percent), "out.dense": np.uint8(bool(dense))}
+    return named(("percent", "dense"), (np.float64(percent), np.uint8(bool(dense))))
 
 
 C6 = Statement("C6", percent_of_step)
@@ -175,7 +176,7 @@ DENSITY = JudgedFunction(percent_of_step, "C6", {"percent": (), "dense": ()}, ru
 
 
 @DENSITY.fresh
-def any_step(d: Draw) -> dict:
+def any_step(d: Draw) -> Given:
     warmup = [pick(d.rng, 100, 50, 25) for _ in range(d.integer(0, 3))]
     step, epoch = d.integer(0, 20), d.integer(1, 6)
     plan = {"warmup_percents": warmup, "percent": d.integer(1, 99)}
@@ -185,7 +186,7 @@ def any_step(d: Draw) -> dict:
 @DENSITY.golden
 def density_cases() -> Cases:
     why = "100, 100 and 60 % over epochs of 4 steps"
-    plan = {"warmup_percents": [100, 100, 60], "percent": 20}
+    plan: Given = {"warmup_percents": [100, 100, 60], "percent": 20}
     for step in (0, 7, 8, 11, 12):
         yield DENSITY.case(f"percent-step-{step}", why, step=step, steps_per_epoch=4, **plan)
     why = "the first step is dense, whatever its percentage: nobody has chosen"

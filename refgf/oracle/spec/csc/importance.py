@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -99,7 +100,7 @@ def importance(per_rank: Arrays, chunk: int) -> np.ndarray:
     return np.array(values, np.float64)
 
 
-def run_importance(module: object, case: Case) -> Outputs:
+def run_importance(module: Any, case: Case) -> Outputs:
     return {"out.importance": module.importance(list(case["in.x"]), case.arguments["chunk"])}
 
 
@@ -197,7 +198,10 @@ def norms_in_float32(per_rank, chunk):
 
 
 def means(
-    per_rank: Arrays, chunk: int, magnitude: Callable = np.abs, total: Callable = np.sum
+    per_rank: Arrays,
+    chunk: int,
+    magnitude: Callable[..., Any] = np.abs,
+    total: Callable[..., Any] = np.sum,
 ) -> np.ndarray:
     """total over a chunk's elements and all ranks; the keywords make the typical mistakes."""
     values = []

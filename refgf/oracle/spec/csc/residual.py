@@ -8,6 +8,7 @@ dgc_masked   v + (m u + g)             v = 0, u = 0                 v = a, u = m
 """
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refgf.oracle.spec.exercise import Drawn, Exercise, not_in_float16
 from refgf.oracle.spec.statement import Statement
@@ -16,7 +17,7 @@ FORMS = ("dgc", "dgc_masked", "history", "none")
 Residual = dict[str, np.ndarray]  # {"u", "v"} or {"h"}, arrays (n,)
 
 
-def zero_residual(form: str, n: int, dtype: type = np.float32) -> Residual:
+def zero_residual(form: str, n: int, dtype: DTypeLike = np.float32) -> Residual:
     """The residual before the first step."""
     return {name: np.zeros(n, dtype) for name in ("uv" if form.startswith("dgc") else "h")}
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, number, per_step, steps_of
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.csc.choice import C5, choose, ties_to_higher
 from refgf.oracle.spec.csc.importance import chunk_bounds, importance
 from refgf.oracle.spec.csc.residual import accumulated_gradient, next_residual, zero_residual
@@ -31,7 +31,7 @@ from refgf.oracle.spec.variants import variant
 # ---- C8: one step, and a run of them ----
 
 
-def csc_start(w: np.ndarray, p: int, s: CSCRunSettings) -> dict:
+def csc_start(w: np.ndarray, p: int, s: CSCRunSettings) -> dict[str, Any]:
     """The state before the first step, which is dense."""
     return {
         "w": w.copy(),
@@ -45,8 +45,12 @@ def csc_start(w: np.ndarray, p: int, s: CSCRunSettings) -> dict:
 
 
 def csc_step(
-    state: dict, gs: Arrays, s: CSCRunSettings, percent_next: float, dense_next: bool = False
-) -> tuple[dict, dict]:
+    state: dict[str, Any],
+    gs: Arrays,
+    s: CSCRunSettings,
+    percent_next: float,
+    dense_next: bool = False,
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """C8: one step: accumulate, exchange (P4, in the settings' `order`), check, update the
     residual, update the weights, choose; the first sparse list comes from the last dense step.
 
@@ -66,7 +70,7 @@ def csc_step(
     scaled = [on_wire(a[sent] * a.dtype.type(state["scale"]), s.wire) for a in sums]
     finite = all_finite([*sums, *scaled, total])
     scale, good_steps = next_scale(state["scale"], state["good_steps"], finite, s.scale_interval)
-    report = {"accumulated": sums, "sent": sent, "total": total}
+    report: dict[str, Any] = {"accumulated": sums, "sent": sent, "total": total}
     report |= {"importance": None, "finite": finite}
     if not finite:
         return skip_step(state, scale), report
@@ -93,8 +97,8 @@ def csc_run(
     gs: list[Arrays],
     s: CSCRunSettings,
     percents: list[tuple[float, bool]],
-    lists: list | None = None,
-) -> list[dict]:
+    lists: list[list[int] | None] | None = None,
+) -> list[dict[str, Any]]:
     """C8 for T steps. gs[t][rank]: gradients of step t; percents: T + 1 pairs (percent, dense).
 
     lists: chosen chunks of each step from elsewhere, because C5 leaves room where norms differ by
@@ -111,7 +115,9 @@ def csc_run(
     return reports
 
 
-def after_step(state: dict, chosen: list[int] | None, report: dict) -> dict:
+def after_step(
+    state: dict[str, Any], chosen: list[int] | None, report: dict[str, Any]
+) -> dict[str, Any]:
     """What each rank holds after a step that sent the chosen chunks."""
     p = len(state["kept"])
     held = {"w": [state["w"]] * p, "kept": state["kept"], "scale": state["scale"]}
@@ -119,7 +125,7 @@ def after_step(state: dict, chosen: list[int] | None, report: dict) -> dict:
     return {**held, "chosen": [chosen] * p, **details}
 
 
-def run_csc(module: Any, case: Case, lists: list | None = None) -> Outputs:
+def run_csc(module: Any, case: Case, lists: list[list[int]] | None = None) -> Outputs:
     """w, the residual and the chosen chunks (1 or 0) per step and rank; scale and finite per step.
 
     lists: chunks to send in each step instead of the chosen ones.
@@ -133,17 +139,17 @@ def run_csc(module: Any, case: Case, lists: list | None = None) -> Outputs:
 def csc_settings(case: Case) -> CSCRunSettings:
     """The settings of a case: what it leaves out has its default."""
     a = case.arguments
-    given = {k: number(a[k]) for k in CSCRunSettings.__dataclass_fields__ if k in a}
+    given: Given = {k: number(a[k]) for k in CSCRunSettings.__dataclass_fields__ if k in a}
     sizes, decayed = tuple(case["in.sizes"].tolist()), case.tensors.get("in.decayed")
     return CSCRunSettings(sizes, decayed=None if decayed is None else tuple(decayed), **given)
 
 
-def csc_percents(case: Case) -> list[tuple]:
+def csc_percents(case: Case) -> list[tuple[float, bool]]:
     """(percent, dense) of each step and of the one after the last (C6)."""
-    return [tuple(pair) for pair in case.arguments["percents"]]
+    return [(percent, dense) for percent, dense in case.arguments["percents"]]
 
 
-def csc_outputs(steps: list[dict], chunks: int) -> Outputs:
+def csc_outputs(steps: list[dict[str, Any]], chunks: int) -> Outputs:
     """The reports of T steps as arrays."""
     result = {
         "out.w": np.array([step["w"] for step in steps]),
@@ -161,6 +167,7 @@ def mask(chosen: list[int] | None, chunks: int) -> np.ndarray:
 
 
 C8 = Statement("C8", csc_step)
+AXES: dict[str, tuple[str, ...]]
 AXES = {name: ("step", "rank", "element") for name in ("w", "u", "v", "h")}
 AXES |= {"chosen": ("step", "rank", "chunk"), "scale": ("step",), "finite": ("step",)}
 EVERY_RUN = "C1 C2 C3 C4 C5 C8 C9 C11"
@@ -214,7 +221,7 @@ def sent_elements(chosen: list[int] | None, n: int, chunk: int) -> np.ndarray:
     return sent
 
 
-def exchange_packed(packed: Arrays, state: dict, s: CSCRunSettings) -> np.ndarray:
+def exchange_packed(packed: Arrays, state: dict[str, Any], s: CSCRunSettings) -> np.ndarray:
     """The allreduce of the packed chunks, with the loss scale around the wire type (P4).
 
     p arrays (k,) -> (k,)
@@ -224,7 +231,7 @@ def exchange_packed(packed: Arrays, state: dict, s: CSCRunSettings) -> np.ndarra
     return lazy_allreduce(scaled, packed_sizes(state, s), s.theta_bytes, s.wire, s.order)[0] / scale
 
 
-def packed_sizes(state: dict, s: CSCRunSettings) -> list[int]:
+def packed_sizes(state: dict[str, Any], s: CSCRunSettings) -> list[int]:
     """After how many elements the rule of L1 is evaluated: chunks, in a dense step tensors."""
     if state["chosen"] is None:
         return list(s.sizes)
@@ -272,7 +279,7 @@ def rest_stays_local_per_rank(w, gs, s, percents, lists=None):
 # ---- C10: overflow ----
 
 
-def skip_step(state: dict, scale: float) -> dict:
+def skip_step(state: dict[str, Any], scale: float) -> dict[str, Any]:
     """C10: one non-finite value on any rank, in an accumulated gradient (of a chosen chunk or not)
     or on the wire, skips the step: only the scale changes. With the ring, too, each rank's own
     numbers are checked as rounded to the wire type. A skipped step reports the list that it had,
@@ -330,7 +337,7 @@ PAYLOAD = JudgedFunction(csc_payload_bytes, "C14", {"bytes": ()})
 
 
 @PAYLOAD.fresh
-def any_payload(d: Draw) -> dict:
+def any_payload(d: Draw) -> Given:
     chunk = d.integer(1, 9)
     chosen = [c for c in range(-(-d.n // chunk)) if d.rng.random() < 0.3]
     chosen, wire = pick(d.rng, None, chosen or None), pick(d.rng, None, "float16")
@@ -342,7 +349,7 @@ def payloads() -> Cases:
     why = "chosen elements on the wire, seven norms and a flag in float64"
     for wire, chosen in ((None, [0, 6]), ("float16", [1, 2]), ("float16", None)):
         name = f"csc-bytes-{wire or 'float32'}-{'list' if chosen else 'dense'}"
-        pool = {"n": 53, "chunk": 8, "dtype": "float32"}
+        pool: Given = {"n": 53, "chunk": 8, "dtype": "float32"}
         yield PAYLOAD.case(name, why, chosen=chosen, **pool, wire=wire)
     why, pool = "chosen chunks of 7 elements, the last one of 4", pool | {"chunk": 7}
     yield PAYLOAD.case("csc-bytes-chunk-7", why, chosen=[1, 7], **pool, wire="float16")

@@ -1,6 +1,7 @@
 """C11 to C13: how the sent elements move the weights; settings of a run."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +15,13 @@ from refgf.oracle.spec.statement import Statement
 class CSCRunSettings:
     """sizes: elements of each tensor, in the pool's order; decayed: bools per tensor, None: all."""
 
-    sizes: tuple
+    sizes: tuple[int, ...]
     chunk: int = 32768
     form: str = "dgc"
     rate: float = 0.1
     momentum: float = 0.9
     decay: float = 0.0
-    decayed: tuple | None = None
+    decayed: tuple[bool, ...] | None = None
     trust: float | None = None  # LARS, with the form `history` only
     wire: str | None = None
     order: str = "direct"
@@ -29,7 +30,7 @@ class CSCRunSettings:
     scale: float = 1.0
     scale_interval: int = 2000
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.trust is not None and self.form != "history":
             raise ValueError(
                 f"CSC with LARS: got form {self.form!r}; wanted 'history'; next: trust=None"
@@ -44,7 +45,7 @@ class CSCRunSettings:
 
 
 def update(
-    state: dict, total: np.ndarray, sent: np.ndarray, s: CSCRunSettings
+    state: dict[str, Any], total: np.ndarray, sent: np.ndarray, s: CSCRunSettings
 ) -> tuple[np.ndarray, np.ndarray]:
     """C11: only sent elements are updated. `dgc`: w <- w - rate total; `history`, `none`: momentum
     SGD (M1) on the total.
@@ -157,6 +158,7 @@ def chosen_rates(
 
     The ratios are those of M4. -> (k,), rate times ratio of each sent element
     """
+    assert s.trust is not None
     tensor_of = np.repeat(np.arange(len(s.sizes)), s.sizes)[sent]
     rates = np.full(len(tensor_of), s.rate)
     for i in np.unique(tensor_of):

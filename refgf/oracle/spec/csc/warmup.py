@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, select, steps_of
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.csc.cases import CHUNK, DECAYED, SIZES
 from refgf.oracle.spec.csc.choice import percent_of_step
 from refgf.oracle.spec.csc.importance import chunk_bounds
@@ -45,7 +45,7 @@ class WarmupPlan:
 
 def sparse_warmup_run(
     w: np.ndarray, gs: list[Arrays], s: CSCRunSettings, plan: WarmupPlan
-) -> list[dict]:
+) -> list[dict[str, Any]]:
     """C15: LARS (C13), both warm-ups and the sparse exchange in one run: step t has the rate of M3
     and the density of C6 for t, and a skipped step counts in both; in dense steps the ratio is that
     of whole tensors (M4). The rate is part of the velocity (M5), where earlier steps keep theirs.
@@ -87,14 +87,20 @@ C15.given("plain CSC: momentum SGD, and no ratio in any step", s=lambda s: repla
 WARMUP = JudgedFunction(sparse_warmup_run, "C15", AXES, "w g sizes decayed", run_warmup)
 
 
-PLAN = {"warmup_steps": 5, "batch_factor": 3, "steps_per_epoch": 3}
+PLAN: Given = {"warmup_steps": 5, "batch_factor": 3, "steps_per_epoch": 3}
 PLAN |= {"warmup_percents": [100, 60], "percent": 30}
 
 
 @WARMUP.golden
 def warmup_cases() -> Cases:
     why = "dense, then 60 %, then 30 %; the rate rises in steps 0 to 4; steps {} are skipped"
-    settings = {"chunk": CHUNK, "form": "history", "rate": 0.5, "momentum": 0.5, "trust": 0.25}
+    settings: Given = {
+        "chunk": CHUNK,
+        "form": "history",
+        "rate": 0.5,
+        "momentum": 0.5,
+        "trust": 0.25,
+    }
     for name, bad, more in (
         ("", (), {"wire": None, "scale": 1.0, "decay": 0.25}),
         ("-skipped", (1, 4, 7), {"wire": None, "scale": 4.0, "decay": 0.0}),
@@ -106,7 +112,7 @@ def warmup_cases() -> Cases:
         g = rng.integers(-4, 5, (steps, p, n)).astype(np.float32)
         for step in bad:
             g[step, 1, 7] = np.inf
-        arrays = {"w": w, "g": g, "sizes": SIZES, "decayed": DECAYED}
+        arrays: Given = {"w": w, "g": g, "sizes": SIZES, "decayed": DECAYED}
         said = why.format(", ".join(map(str, bad)) or "none")
         case = WARMUP.case(f"warmup-lars{name}", said, **settings, **PLAN, **more, **arrays)
         wanted = [int(t not in bad) for t in range(steps)]
@@ -132,10 +138,10 @@ def run_with(
     gs: list[Arrays],
     s: CSCRunSettings,
     plan: WarmupPlan,
-    now: Callable,
+    now: Callable[..., Any],
     rate_counts: int = 0,
     density_counts: int = 0,
-) -> list[dict]:
+) -> list[dict[str, Any]]:
     """C15 with other settings in a step: now(t, s, plan).
 
     rate_counts, density_counts: 1 where a warm-up counts accepted steps only.

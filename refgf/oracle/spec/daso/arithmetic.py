@@ -1,13 +1,12 @@
 """A3, A6 to A8, A15: means in a node, sums over nodes, and the merge of a late sum."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from refgf.oracle.spec.calls import same_bits
+from refgf.oracle.spec.case import Given
 from refgf.oracle.spec.csc.importance import chunk_bounds
 from refgf.oracle.spec.draw import Draw, random_source
-from refgf.oracle.spec.exercise import Exercise, tenths
+from refgf.oracle.spec.exercise import Arguments, Drawn, Exercise, tenths
 from refgf.oracle.spec.ring import Arrays, ring_allreduce
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 
@@ -97,7 +96,7 @@ MERGE = JudgedFunction(daso_merge, "A6", {"w": ("element",)}, "w total")
 HEAT_MERGE = JudgedFunction(heat_merge, "A15", {"w": ("element",)}, "w total")
 
 
-def late_sum(d: Draw) -> dict:
+def late_sum(d: Draw) -> Given:
     return {"nodes": d.p, "waited": d.integer(0, 9), "w": d.normal(d.n), "total": d.normal(d.n)}
 
 
@@ -139,7 +138,7 @@ def nothing_waited() -> Cases:
     w, total = (rng.standard_normal(23).astype(np.float32) for _ in range(2))
     why = "after no batch the own parameters count once"
     for function, kind in ((MERGE, "daso"), (HEAT_MERGE, "heat")):
-        given = {"nodes": 3, "waited": 0, "w": w, "total": total}
+        given: Given = {"nodes": 3, "waited": 0, "w": w, "total": total}
         yield function.case(f"{kind}-merge-3-after-0", why, **given)
 
 
@@ -148,10 +147,10 @@ def merge(w: np.ndarray, total: np.ndarray, nodes: int, waited: int) -> np.ndarr
     return daso_merge(w, total, nodes, waited) if waited else total / w.dtype.type(nodes)
 
 
-def sums(*waits: int) -> Callable:
+def sums(*waits: int) -> Drawn:
     """Cases of merge with 3 and more nodes."""
 
-    def cases(random):
+    def cases(random: np.random.Generator) -> list[Arguments]:
         found = []
         for waited in waits:
             nodes = int(random.integers(3, 20))

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from refgf.oracle.spec.exercise import Exercise
+from refgf.oracle.spec.exercise import Arguments, Drawn, Exercise
 from refgf.oracle.spec.statement import Statement
 
 Phase = tuple[int, int, int]  # B, L, W
@@ -122,10 +123,10 @@ def global_sums(batches: int, global_skip: int, wait: int) -> list[tuple[int, in
     return [(b, b + daso_wait(b, batches, (global_skip, 1, wait))) for b in sent]
 
 
-def epochs(rest: Callable, wait: Callable) -> Callable:
+def epochs(rest: Callable[..., Any], wait: Callable[..., Any]) -> Drawn:
     """Epochs of `rest` batches more than a multiple of B. wait: (B, rest) -> W"""
 
-    def cases(random):
+    def cases(random: np.random.Generator) -> list[Arguments]:
         rows = [(4, 2), (5, 1), (int(random.integers(4, 40)), int(random.integers(2, 20)))]
         return [
             (skip * periods + rest(skip), skip, wait(skip, rest(skip))) for skip, periods in rows
@@ -134,7 +135,7 @@ def epochs(rest: Callable, wait: Callable) -> Callable:
     return cases
 
 
-def few(random: np.random.Generator) -> list[tuple]:
+def few(random: np.random.Generator) -> list[Arguments]:
     return [(5, 1, 1), (1, 4, 1), (0, 4, 1), (int(random.integers(6, 99)), 1, 1)]
 
 

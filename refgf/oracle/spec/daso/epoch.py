@@ -1,12 +1,13 @@
 """Exercise epoch(w, gradients, global_skip, wait, rate): A11 in small."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from refgf.oracle.spec.daso.batches import global_sums
 from refgf.oracle.spec.daso.run import DASOSettings, daso_run
-from refgf.oracle.spec.exercise import Exercise, tenths
+from refgf.oracle.spec.exercise import Arguments, Drawn, Exercise, tenths
 
 
 def epoch(
@@ -20,7 +21,7 @@ def epoch(
     return np.array([state["w"] for state in states])
 
 
-def with_mistake(mistake: str) -> Callable:
+def with_mistake(mistake: str) -> Callable[..., Any]:
     """An epoch with one of the mistakes below."""
 
     def wrong(w, gradients, global_skip, wait, rate):
@@ -39,11 +40,12 @@ def replay(
 ) -> np.ndarray:
     """An epoch with one of the mistakes below."""
     batches, nodes = gradients.shape[:2]
-    ws, in_flight, states = np.tile(w, (nodes, 1)), [], []
-    plan = {} if nodes == 1 and mistake != "one node" else global_sums(batches, global_skip, wait)
-    plan, last = dict(plan), batches - 1
+    ws, states, last = np.tile(w, (nodes, 1)), [], batches - 1
+    in_flight: list[tuple[int, np.ndarray, int, np.ndarray]] = []  # due, sum, waited, sent
+    alone = nodes == 1 and mistake != "one node"
+    plan = {} if alone else dict(global_sums(batches, global_skip, wait))
 
-    def receive(b):
+    def receive(b: int) -> None:
         nonlocal ws
         order = -1 if mistake == "merged too" else 1  # the last sum first
         for due, total, waited, sent in in_flight[::order]:
@@ -69,10 +71,10 @@ def replay(
     return np.array(states)
 
 
-def runs(*rows: tuple[int, int, int, int]) -> Callable:
+def runs(*rows: tuple[int, int, int, int]) -> Drawn:
     """Cases of epoch; rows of (batches, nodes, B, W). One parameter, in the last case two."""
 
-    def cases(random):
+    def cases(random: np.random.Generator) -> list[Arguments]:
         return [
             (
                 tenths(random, n, dtype=float),

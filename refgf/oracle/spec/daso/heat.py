@@ -1,6 +1,7 @@
 """A13, A14, A16 to A18: DASO as the authors' public code runs it."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -194,7 +195,7 @@ def the_first_group_spreads(b, batches, phase, groups):
 # ---- A18: one batch ----
 
 
-def heat_step(state: dict, gs: Arrays, phase: Phase, s: DASOSettings) -> dict:
+def heat_step(state: dict[str, Any], gs: Arrays, phase: Phase, s: DASOSettings) -> dict[str, Any]:
     """A18: `heat`: one batch: update (M1), send, receive (A13), take over (A17), and where S = 0
     replace w by A16 and take over. One node does so with its own parameters: it merges those that
     it sent by A15 with m = 1. Otherwise as A11.
@@ -206,7 +207,7 @@ def heat_step(state: dict, gs: Arrays, phase: Phase, s: DASOSettings) -> dict:
     t, p, b = state["t"], len(gs), state["t"] % s.batches
     ws, vs = daso_update(state, gs, heat_averaged(b, s.batches, phase), s)
     groups, in_flight = daso_groups(p, s.nodes), state["in_flight"] or None
-    number, new = daso_sender(b, s.batches, phase[0], len(groups)), None
+    number, new = daso_sender(b, s.batches, phase[0], len(groups)), ws[0]
     if number is not None:
         waited, members = daso_wait(b, s.batches, phase), [ws[rank] for rank in groups[number]]
         wire = None if phase[0] else s.wire
@@ -228,7 +229,9 @@ def heat_step(state: dict, gs: Arrays, phase: Phase, s: DASOSettings) -> dict:
     return {"w": ws, "v": vs, "t": t + 1, "in_flight": in_flight}
 
 
-def heat_run(w: np.ndarray, gs: list[Arrays], s: DASOSettings, phases: list[Phase]) -> list[dict]:
+def heat_run(
+    w: np.ndarray, gs: list[Arrays], s: DASOSettings, phases: list[Phase]
+) -> list[dict[str, Any]]:
     """A18 for T batches. gs[t][rank]: gradients of batch t; phases: one per epoch. -> T states"""
     state, states = daso_start(w, len(gs[0])), []
     for t, step_gs in enumerate(gs):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, Run, select
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.daso.batches import BLOCKING, Phase
 from refgf.oracle.spec.exercise import given
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
@@ -83,7 +83,7 @@ def phase_cases() -> Cases:
         "three epochs without a gain of 5 % are a plateau: B 4, 2, 1, then 8 again, last "
         "epochs blocking"
     )
-    settings = {"epochs": 24, "warmup": 2, "cooldown": 3, "largest": 8}
+    settings: Given = {"epochs": 24, "warmup": 2, "cooldown": 3, "largest": 8}
     case = PHASES.case("daso-phases", why, **settings, losses=plateau[:24])
     bs = {int(b) for b in case["out.phases"][:, 0]}
     yield case.shows(bs == {0, 1, 2, 4, 8}, "every B occurs")
@@ -163,7 +163,7 @@ def heat_phase_cases() -> Cases:
         ("-large", "B is halved faster than W falls: W exceeds B", 36, 1, 32),
         ("-no-warmup", "without warm-up no epoch cycles", 12, 0, 8),
     ]:
-        settings = {"epochs": epochs, "warmup": warmup, "cooldown": 2, "largest": largest}
+        settings: Given = {"epochs": epochs, "warmup": warmup, "cooldown": 2, "largest": largest}
         losses = [1.0] * epochs
         case = HEAT_PHASES.case(f"heat-phases{name}", why, **settings, losses=losses)
         other = daso_phases(losses, **settings)
@@ -175,7 +175,7 @@ def heat_phase_cases() -> Cases:
 @PHASES.golden
 def cases_of_both() -> Cases:
     why = "a loss exactly 5 % below the best is not better: plateaus come as without it"
-    settings = {"epochs": 12, "warmup": 2, "cooldown": 2, "largest": 8}
+    settings: Given = {"epochs": 12, "warmup": 2, "cooldown": 2, "largest": 8}
     flat = np.array(daso_phases([1.0] * 12, **settings))
     for function, kind in ((PHASES, "daso"), (HEAT_PHASES, "heat")):
         name, losses = f"{kind}-phases-at-the-threshold", [1.0] * 3 + [0.95] * 9

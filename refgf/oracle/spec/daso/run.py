@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, Run, same_bits, select, steps_of
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.daso.arithmetic import daso_broadcast, daso_merge, daso_sum, node_gradients
 from refgf.oracle.spec.daso.batches import (
     BLOCKING,
@@ -47,12 +47,14 @@ class GlobalSum:
     total: np.ndarray
 
 
-def daso_start(w: np.ndarray, p: int) -> dict:
+def daso_start(w: np.ndarray, p: int) -> dict[str, Any]:
     """The state before the first batch: all ranks are alike, and nothing is in flight."""
     return {"w": [w.copy()] * p, "v": [np.zeros_like(w)] * p, "t": 0, "in_flight": []}
 
 
-def daso_update(state: dict, gs: Arrays, averaged: bool, s: DASOSettings) -> tuple[Arrays, Arrays]:
+def daso_update(
+    state: dict[str, Any], gs: Arrays, averaged: bool, s: DASOSettings
+) -> tuple[Arrays, Arrays]:
     """Each rank's parameters and velocity after the update (M1) with A3's gradients."""
     ws, vs = [], []
     for w, v, g in zip(state["w"], state["v"], node_gradients(gs, s.nodes, averaged)):
@@ -62,7 +64,7 @@ def daso_update(state: dict, gs: Arrays, averaged: bool, s: DASOSettings) -> tup
     return ws, vs
 
 
-def daso_step(state: dict, gs: Arrays, phase: Phase, s: DASOSettings) -> dict:
+def daso_step(state: dict[str, Any], gs: Arrays, phase: Phase, s: DASOSettings) -> dict[str, Any]:
     """A11: one batch: update (M1), send, receive what is due, the oldest first. Momentum stays on
     its rank. A sum that is received at once is divided by m in the type of the arrays and replaces
     w; in the last batch it replaces what is in flight too. One node sums and merges nothing; all
@@ -100,7 +102,9 @@ def receive(w: np.ndarray, late: GlobalSum, nodes: int) -> np.ndarray:
     return late.total / late.total.dtype.type(nodes)
 
 
-def daso_run(w: np.ndarray, gs: list[Arrays], s: DASOSettings, phases: list[Phase]) -> list[dict]:
+def daso_run(
+    w: np.ndarray, gs: list[Arrays], s: DASOSettings, phases: list[Phase]
+) -> list[dict[str, Any]]:
     """A11 for T batches. gs[t][rank]: gradients of batch t; phases: one per epoch. -> T states"""
     state, states = daso_start(w, len(gs[0])), []
     for t, step_gs in enumerate(gs):
@@ -132,7 +136,7 @@ RUN = JudgedFunction(daso_run, "A2 A3 A4 A5 A6 A7 A8 A11", AXES, "w g", run_of("
 
 
 @RUN.fresh
-def two_epochs(d: Draw, beyond: int = 0) -> dict:
+def two_epochs(d: Draw, beyond: int = 0) -> Given:
     """Each node has as many ranks. beyond: how far W may exceed B."""
     p, n, batches = min(d.p, 12), min(d.n, 40) + 1, d.integer(1, 6)
     nodes = len(some_nodes(d.rng, p, True))
@@ -157,10 +161,9 @@ def run_case(
     rng = random_source(function.name.removesuffix("_run") + name)
     w = rng.standard_normal(17).astype(np.float32)
     g = (rng.standard_normal((len(phases) * batches, p, 17)) / p).astype(np.float32)
-    settings = {"rate": 0.1, "momentum": 0.9, **settings, "w": w, "g": g}
-    phases = [list(phase) for phase in phases]
-    where = {"nodes": nodes, "batches": batches, "phases": phases}
-    return function.case(name, why, statements, **where, **settings)
+    given: Given = {"rate": 0.1, "momentum": 0.9, **settings, "w": w, "g": g}
+    given |= {"batches": batches, "phases": [list(phase) for phase in phases]}
+    return function.case(name, why, statements, nodes=nodes, **given)
 
 
 def ranks_agree(case: Case) -> np.ndarray:
@@ -175,8 +178,8 @@ ALIKE = "all ranks hold the same parameters after each batch"
 def run_cases() -> Cases:
     """Short epochs with every kind of batch."""
 
-    def case_of(name, why, statements, shape, phases, **settings):
-        return run_case(RUN, name, why, f"A11 {statements}", shape, phases, **settings)
+    def case_of(name: str, why: str, statements: str, *shape_phases: Any, **settings: Any) -> Case:
+        return run_case(RUN, name, why, f"A11 {statements}", *shape_phases, **settings)
 
     why = (
         "blocking in every batch: parameters are rounded to bfloat16, groups take turns, "

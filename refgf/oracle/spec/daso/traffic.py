@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, Run, select
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.csc.importance import chunk_bounds
 from refgf.oracle.spec.daso.batches import (
     BLOCKING,
@@ -85,7 +85,7 @@ TRAFFIC = JudgedFunction(daso_traffic, "A12", AXES, run=traffic_of("daso_traffic
 
 
 @TRAFFIC.fresh
-def any_epoch(d: Draw, beyond: int = 0) -> dict:
+def any_epoch(d: Draw, beyond: int = 0) -> Given:
     """A few chunks: an implementation may count by sending."""
     drawn = two_epochs(d, beyond)
     of_epoch = {"batches": drawn["batches"], "phase": drawn["phases"][d.integer(0, 1)]}
@@ -98,7 +98,7 @@ def case_of(
     function: JudgedFunction, why: str, p: int, nodes: int, batches: int, phase: Phase
 ) -> Case:
     name = f"{function.name.replace('_', '-')}-p{p}-nodes{nodes}-{'-'.join(map(str, phase))}"
-    where = {"n": 17, "p": p, "nodes": nodes, "batches": batches}
+    where: Given = {"n": 17, "p": p, "nodes": nodes, "batches": batches}
     return function.case(name, why, **where, phase=list(phase), chunk=7)
 
 

@@ -1,14 +1,13 @@
 """A21: the outer step of DiLoCo; exercise outer_step of lesson 13."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, same_bits, select
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, pick, random_source
-from refgf.oracle.spec.exercise import Exercise, tenths
+from refgf.oracle.spec.exercise import Arguments, Drawn, Exercise, tenths
 from refgf.oracle.spec.ring import Arrays, ring_allreduce, rounded_fold, shape_says
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement, differs_with
 
@@ -48,7 +47,7 @@ OUTER = JudgedFunction(diloco_outer, "A21", OUTER_AXES, "w v x", run_outer)
 
 
 @OUTER.fresh
-def any_outer_step(d: Draw) -> dict:
+def any_outer_step(d: Draw) -> Given:
     p, momentum = min(d.p, 12), pick(d.rng, 0.0, 0.5, 0.9)
     arrays = {"w": d.normal(d.n), "v": d.normal(d.n), "x": d.normal(p, d.n)}
     return {"rate": pick(d.rng, 0.7, 1.0), "momentum": momentum, **arrays}
@@ -59,11 +58,14 @@ def outer_cases() -> Cases:
     for n, p in ((5, 1), (0, 3), (3, 5), (13, 2), (29, 7)):
         rng, why = random_source(f"diloco-outer-n{n}-p{p}"), f"an outer step; {shape_says(p, n)}"
         w, v, x = (rng.standard_normal(size).astype(np.float32) for size in (n, n, (p, n)))
-        given = {"rate": 0.7, "momentum": 0.9, "w": w, "v": v, "x": x}
+        given: Given = {"rate": 0.7, "momentum": 0.9, "w": w, "v": v, "x": x}
         case = OUTER.case(f"diloco-outer-n{n}-p{p}", why, **given)
         shows = n < 20 or differs_with(case, diloco_outer=in_rank_order)
         yield case.shows(shows, "another order of summation shows")
-    w, x = np.arange(7, dtype=np.float32), np.float32([np.arange(7) + 2, np.arange(7) - 4])
+    w, x = (
+        np.arange(7, dtype=np.float32),
+        np.array([np.arange(7) + 2, np.arange(7) - 4], np.float32),
+    )
     given = {"rate": 1.0, "momentum": 0.0, "w": w, "v": np.ones_like(w), "x": x}
     case = OUTER.case("diloco-outer-mean", "rate 1 without momentum", **given)
     mean = same_bits(case["out.w"], np.mean(x, axis=0))
@@ -73,10 +75,10 @@ def outer_cases() -> Cases:
 # ---- exercise outer_step ----
 
 
-def outer_steps(*settings: tuple[int, float, float], moving: bool = True) -> Callable:
+def outer_steps(*settings: tuple[int, float, float], moving: bool = True) -> Drawn:
     """Cases of nodes, outer rate and outer momentum. moving: the velocity is not 0 before."""
 
-    def cases(random):
+    def cases(random: np.random.Generator) -> list[Arguments]:
         found = []
         for nodes, rate, momentum in settings:
             start, v, *ws = tenths(random, 2 + nodes, 3, dtype=np.float64)

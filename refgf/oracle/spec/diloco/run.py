@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, same_bits, select, steps_of
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.daso.arithmetic import node_gradients
 from refgf.oracle.spec.diloco.outer import diloco_outer
 from refgf.oracle.spec.draw import Draw, pick, random_source, some_nodes
@@ -29,13 +29,13 @@ class DiLoCoSettings:
     outer_momentum: float = 0.9
 
 
-def diloco_start(w: np.ndarray, p: int) -> dict:
+def diloco_start(w: np.ndarray, p: int) -> dict[str, Any]:
     """The state before the first step: all ranks are alike. v: outer velocities, u: inner ones."""
     alike = {key: [array] * p for key, array in zip("wuv", (w, np.zeros_like(w), np.zeros_like(w)))}
     return {**alike, "start": [w] * p, "step": 0, "inner": 0}
 
 
-def diloco_step(state: dict, gs: Arrays, s: DiLoCoSettings) -> dict:
+def diloco_step(state: dict[str, Any], gs: Arrays, s: DiLoCoSettings) -> dict[str, Any]:
     """A22: a step: each rank updates (M1) by A3's gradient, averaged in every step: m times the sum
     over its node, and p times its own where a node has one rank. After H such inner steps, or after
     a step for which one is asked, all ranks take an outer step (A21), and inner steps are counted
@@ -59,7 +59,7 @@ def diloco_step(state: dict, gs: Arrays, s: DiLoCoSettings) -> dict:
     return {"w": ws, "u": us, "v": vs, "start": starts, **after}
 
 
-def inner_step(state: dict, gs: Arrays, s: DiLoCoSettings) -> tuple[Arrays, Arrays]:
+def inner_step(state: dict[str, Any], gs: Arrays, s: DiLoCoSettings) -> tuple[Arrays, Arrays]:
     pairs = [
         momentum_step(w, u, g, s.rate, s.momentum)
         for w, u, g in zip(state["w"], state["u"], node_gradients(gs, s.nodes, averaged=True))
@@ -67,7 +67,7 @@ def inner_step(state: dict, gs: Arrays, s: DiLoCoSettings) -> tuple[Arrays, Arra
     return [w for w, _ in pairs], [u for _, u in pairs]
 
 
-def diloco_run(w: np.ndarray, gs: list[Arrays], s: DiLoCoSettings) -> list[dict]:
+def diloco_run(w: np.ndarray, gs: list[Arrays], s: DiLoCoSettings) -> list[dict[str, Any]]:
     """A22 for T steps. gs[t][rank]: gradients of step t -> T states"""
     state, states = diloco_start(w, len(gs[0])), []
     for step in gs:
@@ -92,14 +92,14 @@ AXES = {key: ("step", "rank", "element") for key in "wv"}
 RUN = JudgedFunction(diloco_run, "A3 A21 A22", AXES, "w g", run_steps)
 
 
-def settings_of(nodes: int, inner_steps: int, early: list[int], **changed: float) -> dict:
+def settings_of(nodes: int, inner_steps: int, early: list[int], **changed: float) -> dict[str, Any]:
     s = DiLoCoSettings(nodes, inner_steps)
     values = {name: getattr(s, name) for name in s.__dataclass_fields__}
     return {**values, "early": early, **changed}
 
 
 @RUN.fresh
-def any_steps(d: Draw) -> dict:
+def any_steps(d: Draw) -> Given:
     p, n, steps = min(d.p, 12), d.n, d.integer(4, 8)
     nodes, early = len(some_nodes(d.rng, p, True)), sorted({d.integer(1, steps) for _ in range(2)})
     given = settings_of(nodes, d.integer(1, 4), early, outer_momentum=pick(d.rng, 0.0, 0.9))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, select
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, some_nodes
 from refgf.oracle.spec.ring import shape_says
 from refgf.oracle.spec.ring_steps import ring_traffic
@@ -46,7 +46,7 @@ TRAFFIC = JudgedFunction(diloco_traffic, "A23", SENT, run=run_traffic)
 
 
 @TRAFFIC.fresh
-def any_traffic(d: Draw) -> dict:
+def any_traffic(d: Draw) -> Given:
     """Few ranks and steps: an implementation may count by sending."""
     p = min(d.p, 12)
     shape = {"n": d.n, "p": p, "nodes": len(some_nodes(d.rng, p, True))}
@@ -67,7 +67,7 @@ def traffic_cases() -> Cases:
     ):
         name = f"diloco-traffic-n{n}-p{p}-nodes{nodes}-{steps}-{inner_steps}"
         why = f"{steps} steps, H = {inner_steps}, {p // nodes} ranks a node; {shape_says(p, n)}"
-        given = {"n": n, "p": p, "nodes": nodes, "steps": steps, "inner_steps": inner_steps}
+        given: Given = {"n": n, "p": p, "nodes": nodes, "steps": steps, "inner_steps": inner_steps}
         yield TRAFFIC.case(name, why, **given, itemsize=4)
 
 

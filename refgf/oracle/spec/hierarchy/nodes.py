@@ -1,11 +1,13 @@
 """Nodes, the sums of their slices, and cases. Lesson 10 asks for the ranks of each node."""
 
+from typing import Any
+
 import numpy as np
 
 from refgf.oracle.spec.calls import same_bits
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, pick, random_source, some_nodes
-from refgf.oracle.spec.exercise import Drawn, Exercise, not_in_float16
+from refgf.oracle.spec.exercise import Arguments, Drawn, Exercise, not_in_float16
 from refgf.oracle.spec.families import FAMILY_SAYS, any_vectors, inputs
 from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.ring import Arrays, ring_allreduce, slice_bounds
@@ -42,7 +44,7 @@ LONG_NODE = {  # a node whose tree and ring differ, and one node too many
 
 
 def proving(
-    function: JudgedFunction, name: str, statements: str, n: int, family: str, **arguments
+    function: JudgedFunction, name: str, statements: str, n: int, family: str, **arguments: Any
 ) -> Case:
     """A case whose numbers give other bits in ring order, if its family claims this."""
     wire = arguments["wire"]
@@ -59,12 +61,12 @@ def proving(
     return case
 
 
-def any_flat(d: Draw) -> dict:
+def any_flat(d: Draw) -> Given:
     wire = pick(d.rng, None, "float16")
     return {"wire": wire, "x": any_vectors(d, "float32", wire)}
 
 
-def any_nodes(d: Draw, equal: bool = False) -> dict:
+def any_nodes(d: Draw, equal: bool = False) -> Given:
     """equal: as many ranks on each node."""
     nodes = some_nodes(d.rng, d.p, equal)
     wire = pick(d.rng, None, "float16")
@@ -78,12 +80,12 @@ def nodes_of(hosts: list[str]) -> Nodes:
     return [[r for r, h in enumerate(hosts) if h == host] for host in dict.fromkeys(hosts)]
 
 
-def any_size(random: np.random.Generator) -> list[tuple]:
+def any_size(random: np.random.Generator) -> list[Arguments]:
     drawn = [f"n{i}" for i in sorted(random.integers(1, 20, 9).tolist())]
     return [(list("aabb"),), (list("abbbcc"),), (drawn,)]
 
 
-def any_order(random: np.random.Generator) -> list[tuple]:
+def any_order(random: np.random.Generator) -> list[Arguments]:
     drawn = [f"n{i}" for i in random.integers(0, 4, 12)]
     return [(list("baba"),), (["n7"],), (drawn,)]
 

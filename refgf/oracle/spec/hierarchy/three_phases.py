@@ -3,6 +3,7 @@
 import numpy as np
 
 from refgf.oracle.spec.calls import RANK_ELEMENT, allreduce
+from refgf.oracle.spec.case import Given
 from refgf.oracle.spec.direct import direct_fold
 from refgf.oracle.spec.draw import Draw, pick, random_source, some_nodes
 from refgf.oracle.spec.exercise import Exercise
@@ -106,7 +107,7 @@ H6.given("three phases at the threshold too", threshold=lambda elements: element
 
 
 @HYBRID.fresh
-def near_the_threshold(d: Draw) -> dict:
+def near_the_threshold(d: Draw) -> Given:
     nodes, wire = some_nodes(d.rng, d.p), pick(d.rng, None, "float16")
     settings = {"wire": wire, "nodes": nodes, "threshold": max(0, d.n + d.integer(-1, 1))}
     return {**settings, "x": any_vectors(d, "float32", wire)}
@@ -116,7 +117,8 @@ def near_the_threshold(d: Draw) -> dict:
 def hybrids() -> Cases:
     for n in (12, 13, 14):
         x = inputs("sensitive", 4, n, "float32", random_source(f"hybrid-{n}", 3))
-        why, settings = f"{n} elements, a threshold of 13", {"threshold": 13, "wire": None}
+        settings: Given = {"threshold": 13, "wire": None}
+        why = f"{n} elements, a threshold of 13"
         name, nodes = f"hybrid-n{n}", NODES["2-2"]
         yield HYBRID.case(name, why, family="sensitive", nodes=nodes, **settings, x=x)
 
@@ -205,7 +207,7 @@ def all_ranks_hold_the_node_sum(xs, nodes):
 )
 def sums_all_in_phase_2(xs, nodes):
     first, second, _ = three_phases(xs, nodes)
-    total = sum(first)
+    total = sum(first, np.zeros_like(first[0]))
     second = [total if any(r == node[0] for node in nodes) else x for r, x in enumerate(xs)]
     return [first, second, [total] * len(xs)]
 

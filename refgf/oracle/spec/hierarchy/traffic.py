@@ -5,8 +5,9 @@ from collections.abc import Callable
 import numpy as np
 
 from refgf.oracle.spec.calls import TRAFFIC, node_traffic
+from refgf.oracle.spec.case import Given
 from refgf.oracle.spec.draw import Draw, pick, some_nodes
-from refgf.oracle.spec.exercise import Drawn, Exercise
+from refgf.oracle.spec.exercise import Arguments, Drawn, Exercise
 from refgf.oracle.spec.hierarchy.flat import hands_over
 from refgf.oracle.spec.hierarchy.nodes import LONG_NODE, NODES, Nodes, consecutive, round_robin
 from refgf.oracle.spec.ring import slice_bounds
@@ -67,7 +68,7 @@ def hierarchy_traffic(algorithm: str, n: int, nodes: Nodes, rank: int) -> tuple[
         return inside[0] + between[0], inside[1] + between[1]
     if algorithm == "log_phases":
         inside = schedule_traffic("tree", n, [node], j)
-        between = (0, 0) if j else schedule_traffic("halving_doubling", n, [range(m)], i)
+        between = (0, 0) if j else schedule_traffic("halving_doubling", n, [list(range(m))], i)
         return inside[0] + between[0], inside[1] + between[1]
     if j:
         return 2 * k - 1, 2 * n - s[j]
@@ -85,7 +86,7 @@ SENDS = JudgedFunction(
 
 
 @SENDS.fresh
-def any_schedule(d: Draw) -> dict:
+def any_schedule(d: Draw) -> Given:
     algorithm = pick(d.rng, *FLAT, "three_phase", "two_level")
     nodes = some_nodes(d.rng, d.p, algorithm == "two_level")
     return {"algorithm": algorithm, "n": d.n, "nodes": nodes}
@@ -134,7 +135,7 @@ def equal_slices(algorithm, n, nodes, rank):
 def slow_links(sends: Sends, nodes: Nodes) -> list[tuple[int, int]]:
     """(messages, elements) that leave each node."""
     node_of = {r: i for i, node in enumerate(nodes) for r in node}
-    leaving = [[] for _ in nodes]
+    leaving: list[list[int]] = [[] for _ in nodes]
     for source, dest, count in sends:
         if node_of[source] != node_of[dest]:
             leaving[node_of[source]].append(count)
@@ -175,7 +176,7 @@ def flat_rings(m: int, k: int, n: int, make: Callable[[int, int], Nodes]) -> Dra
     ]
 
 
-def phases(random: np.random.Generator) -> list[tuple]:
+def phases(random: np.random.Generator) -> list[Arguments]:
     """The last one is a gather: what arrives at a node does not leave it."""
     places = (consecutive(2, 3), 12), (consecutive(3, 2), 13)
     rows = [(three_phase_sends(nodes, n + int(random.integers(9))), nodes) for nodes, n in places]
@@ -183,7 +184,7 @@ def phases(random: np.random.Generator) -> list[tuple]:
     return [*rows, (gather, consecutive(2, 2))]
 
 
-def few(random: np.random.Generator) -> list[tuple]:
+def few(random: np.random.Generator) -> list[Arguments]:
     return [
         (flat_ring([0, 1, 2], 7), consecutive(1, 3)),
         ([], consecutive(2, 2)),

@@ -1,6 +1,7 @@
 """H5: two levels. Lesson 10 asks for what the ranks hold after each step."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -84,8 +85,8 @@ def two_levels_wanted(xs: Arrays, nodes: Nodes) -> list[Arrays]:
 def two_levels(
     xs: Arrays,
     nodes: Nodes,
-    cut: Callable = slice_bounds,
-    owner: Callable | None = None,
+    cut: Callable[..., Any] = slice_bounds,
+    owner: Callable[..., Any] | None = None,
     sums: bool = True,
 ) -> list[Arrays]:
     """The keywords make typical mistakes. owner: (rank, place in the node) -> slice."""
@@ -100,7 +101,7 @@ def two_levels(
     for r in owned:
         same = [scattered[other] for other in owned if owned[other] == owned[r]]
         summed[r] = np.sum(same, axis=0) if sums else scattered[r]
-    whole = [[summed[r] for r in sorted(node, key=owned.get)] for node in nodes]
+    whole = [[summed[r] for r in sorted(node, key=owned.__getitem__)] for node in nodes]
     held = {r: np.concatenate(own) for node, own in zip(nodes, whole) for r in node}
     return [scattered, summed, [held[r] for r in range(len(xs))]]
 

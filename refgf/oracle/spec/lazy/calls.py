@@ -5,13 +5,15 @@ Lesson 03 asks for the places of gradients in the pool, and for the calls of flo
 
 from itertools import accumulate
 from math import inf
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refgf.oracle.spec.calls import Outputs, number, pairs
 from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.draw import Draw, pick, some_sizes
-from refgf.oracle.spec.exercise import Exercise
+from refgf.oracle.spec.exercise import Arguments, Exercise
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 
 WIRE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -39,7 +41,7 @@ def lazy_calls(sizes: list[int], itemsize: int, theta_bytes: float) -> Calls:
     return calls + lazy_rest(start, stop)
 
 
-def run_calls(module: object, case: Case) -> Outputs:
+def run_calls(module: Any, case: Case) -> Outputs:
     a, sizes = case.arguments, case["in.sizes"].tolist()
     return {"out.calls": pairs(module.lazy_calls(sizes, a["itemsize"], number(a["theta_bytes"])))}
 
@@ -49,7 +51,7 @@ CALLS = JudgedFunction(lazy_calls, "L1 L2", {"calls": ("call", "start, stop")}, 
 
 
 @CALLS.fresh
-def any_calls(d: Draw) -> dict:
+def any_calls(d: Draw) -> dict[str, Any]:
     sizes = some_sizes(d.rng, d.n)
     return {"itemsize": 4, "theta_bytes": any_theta(d, sizes), "sizes": sizes}
 
@@ -75,7 +77,11 @@ def call_cases() -> Cases:
         yield CALLS.case(name, why, itemsize=4, theta_bytes=theta, sizes=sizes)
     why = "nothing waits at the end: no call"
     for name, other in (("nothing", []), ("empty-tensors", [0, 0]), ("ends-on-a-call", [5, 20])):
-        given = {"itemsize": 4, "theta_bytes": 64, "sizes": np.array(other, np.int64)}
+        given: dict[str, Any] = {
+            "itemsize": 4,
+            "theta_bytes": 64,
+            "sizes": np.array(other, np.int64),
+        }
         yield CALLS.case(f"lazy-calls-{name}", why, "L2", **given)
 
 
@@ -139,7 +145,7 @@ def always_flushed(start, stop):
 # ---- L3: bytes on the wire ----
 
 
-def bytes_per_gradient(dtype: str, wire: str | None = None) -> int:
+def bytes_per_gradient(dtype: DTypeLike, wire: str | None = None) -> int:
     """L3: theta counts bytes on the wire.
 
     Source: chosen.
@@ -184,23 +190,23 @@ def thetas(random: np.random.Generator) -> tuple[list[int], int]:
     return random.integers(1, 12, 20).tolist(), 4 * int(random.integers(3, 30)) + 2
 
 
-def without_a_rest(random: np.random.Generator) -> list[tuple]:
+def without_a_rest(random: np.random.Generator) -> list[Arguments]:
     """The last gradient has more than theta bytes by itself."""
     sizes, theta = thetas(random)
     return [([1, 2, 3, 1, 4], 14), ([*sizes, 31], theta)]
 
 
-def exactly_theta(random: np.random.Generator) -> list[tuple]:
+def exactly_theta(random: np.random.Generator) -> list[Arguments]:
     k = int(random.integers(2, 999))
     return [([2, 1, 2, 9], 12), ([1, 1, 1, 1, 5], 4), ([k, 1, k + 2], 4 * k + 4)]
 
 
-def with_a_rest(random: np.random.Generator) -> list[tuple]:
+def with_a_rest(random: np.random.Generator) -> list[Arguments]:
     sizes, theta = thetas(random)
     return [([1, 2, 3, 1, 2], 14), ([3, 1, 1], 10), ([*sizes, 31, 1, 1], theta)]
 
 
-def ends(random: np.random.Generator) -> list[tuple]:
+def ends(random: np.random.Generator) -> list[Arguments]:
     drawn = [(random.integers(1, 99, 3).tolist(), theta) for theta in (inf, 0)]
     return [([], 8), ([2, 3], 0), ([2, 3, 1], inf), *drawn]
 

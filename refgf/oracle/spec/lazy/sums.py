@@ -4,14 +4,16 @@ Lesson 03 asks for the sums of given calls, and for the time of a step.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refgf.oracle.spec.calls import RANK_ELEMENT, Outputs, number, same_bits, vectors
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.direct import direct_allreduce
 from refgf.oracle.spec.draw import Draw, groups, pick, random_source, some_sizes
-from refgf.oracle.spec.exercise import Exercise, not_in_float16
+from refgf.oracle.spec.exercise import Arguments, Exercise, not_in_float16
 from refgf.oracle.spec.families import any_vectors, inputs
 from refgf.oracle.spec.lazy.calls import (
     FLOAT32,
@@ -55,7 +57,7 @@ def allreduce_calls(xs: Arrays, calls: Calls, wire: str | None, order: str) -> A
     return [np.concatenate([x[:0], *own]) for x, *own in zip(xs, *sums)]
 
 
-def run_lazy(module: object, case: Case) -> Outputs:
+def run_lazy(module: Any, case: Case) -> Outputs:
     a, sizes = case.arguments, case["in.sizes"].tolist()
     settings = number(a["theta_bytes"]), a["wire"], a["order"]
     return {"out.x": np.stack(module.lazy_allreduce(vectors(case), sizes, *settings))}
@@ -66,13 +68,13 @@ LAZY = JudgedFunction(lazy_allreduce, "L1 L2 L3 L4", RANK_ELEMENT, "x sizes", ru
 
 
 @LAZY.fresh
-def any_lazy_sum(d: Draw) -> dict:
+def any_lazy_sum(d: Draw) -> Given:
     sizes, wire = some_sizes(d.rng, d.n), pick(d.rng, None, "float16", "bfloat16")
     rule = {"theta_bytes": any_theta(d, sizes)}
     return summed(d, sizes, wire, rule)
 
 
-def summed(d: Draw, sizes: np.ndarray, wire: str | None, rule: dict) -> dict:
+def summed(d: Draw, sizes: np.ndarray, wire: str | None, rule: dict[str, Any]) -> Given:
     order = pick(d.rng, "ring", "direct")
     x = any_vectors(d, "float32", wire)
     return {"wire": wire, "order": order, **rule, "x": x, "sizes": sizes}
@@ -93,7 +95,7 @@ def lazy_cases() -> Cases:
         x = inputs("sensitive", 3, sizes.sum(), "float32", random_source("lazy"), wire)
         counted = f"theta counts {2 if wire else 4} bytes a gradient"
         why = f"calls are allreduces with their own slices; {counted}"
-        given = {"theta_bytes": theta, "wire": wire, "order": order, "x": x, "sizes": sizes}
+        given: Given = {"theta_bytes": theta, "wire": wire, "order": order, "x": x, "sizes": sizes}
         case = LAZY.case(name, why, "L1 L3 L4", "sensitive", **given)
         same = same_bits(ALLREDUCE[order](list(x), wire)[0], case["out.x"][0])
         hidden = order == "direct" or theta == "inf"
@@ -166,7 +168,7 @@ def merged_allreduce(
     return allreduce_calls(xs, merged_calls(sizes, counts), wire, order)
 
 
-def run_merged(module: object, case: Case) -> Outputs:
+def run_merged(module: Any, case: Case) -> Outputs:
     a, sizes = case.arguments, case["in.sizes"].tolist()
     settings = a["counts"], a["wire"], a["order"]
     return {"out.x": np.stack(module.merged_allreduce(vectors(case), sizes, *settings))}
@@ -177,7 +179,7 @@ MERGED = JudgedFunction(merged_allreduce, "L5", RANK_ELEMENT, "x sizes", run_mer
 
 
 @MERGED.fresh
-def any_merged_sum(d: Draw) -> dict:
+def any_merged_sum(d: Draw) -> Given:
     sizes, wire = some_sizes(d.rng, d.n), pick(d.rng, None, "float16", "bfloat16")
     return summed(d, sizes, wire, {"counts": groups(d.rng, len(sizes))})
 
@@ -195,9 +197,11 @@ def merged_cases() -> Cases:
         x = inputs("sensitive", 3, sizes.sum(), "float32", random_source("merged"), wire)
         why = "groups fixed in advance, each an allreduce with its own slices"
         why += "; one without elements" * (1 in counts)
-        given = {"counts": counts, "wire": wire, "order": order, "x": x, "sizes": sizes}
+        given: Given = {"counts": counts, "wire": wire, "order": order, "x": x, "sizes": sizes}
         case = MERGED.case(name, why, family="sensitive", **given)
-        others = (merged_allreduce(list(x), sizes, c, wire, order)[0] for c in ([8], [1] * 8))
+        others = (
+            merged_allreduce(list(x), sizes.tolist(), c, wire, order)[0] for c in ([8], [1] * 8)
+        )
         same = [same_bits(other, case["out.x"][0]) for other in others]
         claim = "neither one call nor one for each tensor has these bits"
         yield case.shows(same == [order == "direct"] * 2, claim)
@@ -232,12 +236,13 @@ def sum_calls(
     gradients: list[Arrays],
     calls: Calls,
     rank: int,
-    dtype: type = np.float32,
-    others: Callable | None = None,
+    dtype: DTypeLike = np.float32,
+    others: Callable[..., Any] | None = None,
     divisor: int = 1,
 ) -> Arrays:
     """The keywords make the typical mistakes. others: pools -> what lies outside the calls."""
-    pools = [np.concatenate([np.zeros(0), *map(np.ravel, g)]).astype(dtype) for g in gradients]
+    flat = ([x.ravel() for x in g] for g in gradients)
+    pools = [np.concatenate([np.zeros(0), *xs]).astype(dtype) for xs in flat]
     result = pools[rank].copy() if others is None else others(pools)
     for start, stop in calls:
         result[start:stop] = sum(pool[start:stop] for pool in pools) / divisor
@@ -245,23 +250,23 @@ def sum_calls(
     return [result[i:j].reshape(np.shape(g)) for (i, j), g in zip(slices, gradients[rank])]
 
 
-def on_ranks(random: np.random.Generator, p: int, shapes: list[tuple]) -> list[Arrays]:
+def on_ranks(random: np.random.Generator, p: int, shapes: list[Arguments]) -> list[Arrays]:
     return [[not_in_float16(random, *shape) for shape in shapes] for _ in range(p)]
 
 
-def all_summed(random: np.random.Generator) -> list[tuple]:
+def all_summed(random: np.random.Generator) -> list[Arguments]:
     return [
         (on_ranks(random, 3, [(4,), (2, 3), (5,)]), [(0, 10), (10, 15)], 1),
         (on_ranks(random, 2, [(1,), (1, 2)]), [(0, 3)], 1),
     ]
 
 
-def some_summed(random: np.random.Generator) -> list[tuple]:
+def some_summed(random: np.random.Generator) -> list[Arguments]:
     small = on_ranks(random, 2, [(1,), (1, 2)]), [(0, 1)], 1
     return [small, (on_ranks(random, 3, [(4,), (2, 3), (5,)]), [(0, 4)], 2)]
 
 
-def few(random: np.random.Generator) -> list[tuple]:
+def few(random: np.random.Generator) -> list[Arguments]:
     return [
         (on_ranks(random, 1, [(4,), (3,)]), [(0, 7)], 0),
         (on_ranks(random, 2, [(4,)]), [], 1),
@@ -307,7 +312,7 @@ def step_seconds(calls: Calls, compute_s: float, a: float, b: float) -> float:
     return compute_s + sum(a + b * FLOAT32 * (stop - start) for start, stop in calls)
 
 
-def priced(random: np.random.Generator) -> list[tuple]:
+def priced(random: np.random.Generator) -> list[Arguments]:
     sizes = random.integers(1, 10**6, 7).tolist()
     calls = pool_slices(sizes)
     longer = [(calls, 0.5, 2e-3, 1e-9), (calls, 1e-3, 2e-3, 1e-9)]  # computing, then the calls

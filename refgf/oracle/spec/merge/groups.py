@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, select
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, pick, random_source
 from refgf.oracle.spec.merge.times import (
     FEW,
@@ -37,7 +37,7 @@ def greedy_counts(
 
     -> counts
     """
-    counts, waiting = [], 1
+    counts, waiting = list[int](), 1
     for i in range(len(ready_s) - 1):
         calls, _ = step_times(ready_s[: i + 1], nbytes[: i + 1], [*counts, waiting], line)
         group_bytes = sum(nbytes[i + 1 - waiting : i + 1])
@@ -70,7 +70,7 @@ GREEDY = JudgedFunction(greedy_counts, "G4 G5", COUNTS, INPUTS, run_greedily)
 
 
 @GREEDY.fresh
-def any_network(d: Draw) -> dict:
+def any_network(d: Draw) -> Given:
     arrays, line = drawn_gradients(d)
     small_bytes = pick(d.rng, 0, int(arrays["nbytes"][:2].sum()))
     return {"line": line, "small_bytes": small_bytes, **arrays}
@@ -104,10 +104,14 @@ def greedy_cases() -> Cases:
 
 
 def decided(
-    ready_s: list[float], nbytes: list[int], line: Line, small_bytes: int, merges: Callable
+    ready_s: list[float],
+    nbytes: list[int],
+    line: Line,
+    small_bytes: int,
+    merges: Callable[..., Any],
 ) -> list[int]:
     """G4 with another rule. merges: (i, start and end of the call that would end with i) -> bool"""
-    counts, waiting = [], 1
+    counts, waiting = list[int](), 1
     for i in range(len(ready_s) - 1):
         calls, _ = step_times(ready_s[: i + 1], nbytes[: i + 1], [*counts, waiting], line)
         if merges(i, *calls[-1]) or sum(nbytes[i + 1 - waiting : i + 1]) < small_bytes:
@@ -218,7 +222,7 @@ BEST = JudgedFunction(best_counts, "G6", COUNTS, INPUTS, run_best)
 
 
 @BEST.fresh
-def any_small_network(d: Draw) -> dict:
+def any_small_network(d: Draw) -> Given:
     arrays, line = drawn_gradients(d, largest=9)
     return {"line": line, **arrays}
 
@@ -242,9 +246,9 @@ def hard_case(count: int) -> Case:
     """None of the simpler ways finds these groups' end."""
     for seed in range(1000):
         arrays, line = network(random_source(f"best-{count}", seed), count)
-        found = arrays["ready_s"].tolist(), arrays["nbytes"].tolist(), tuple(line)
+        found = arrays["ready_s"].tolist(), arrays["nbytes"].tolist(), (line[0], line[1])
         ways = (best_counts, greedy_counts, all_or_none, pairs_at_most, best_theta)
-        best_s, *others_s = (step_times(*found[:2], way(*found), line)[1] for way in ways)
+        best_s, *others_s = (step_times(*found[:2], way(*found), found[2])[1] for way in ways)
         if all(other_s > best_s for other_s in others_s):
             break
     why = "neither the greedy rule nor any theta, neither pairs nor one call end as early"
@@ -265,7 +269,7 @@ def all_or_none(ready_s, nbytes, line):
 
 @G6.mistake("groups of at most two gradients")
 def pairs_at_most(ready_s, nbytes, line):
-    found = [[]]
+    found: list[list[int]] = [[]]
     for _ in ready_s:
         longer = [[*counts[:-1], 2] for counts in found if counts and counts[-1] == 1]
         found = [[*counts, 1] for counts in found] + longer

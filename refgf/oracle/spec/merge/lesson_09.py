@@ -1,10 +1,11 @@
 """Lesson 09: all groupings, the end of a step, the greedy rule of MG-WFBP, the best grouping."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from refgf.oracle.spec.exercise import Exercise
+from refgf.oracle.spec.exercise import Arguments, Drawn, Exercise
 from refgf.oracle.spec.merge.groups import (
     all_or_none,
     best_counts,
@@ -42,7 +43,7 @@ def step_end(
     return step_times(ready_s, nbytes, counts, (a_s, b_s_per_byte))[1]
 
 
-def ready_after(gaps: list[float]) -> list[float]:
+def ready_after(gaps: Sequence[float]) -> list[float]:
     """Gaps between ready times -> ready times, the first one 3."""
     return [3.0 + sum(gaps[:i]) for i in range(len(gaps) + 1)]
 
@@ -51,15 +52,15 @@ def sizes(random: np.random.Generator, count: int) -> list[int]:
     return random.integers(1, 20, count).tolist()
 
 
-def few(random: np.random.Generator) -> list[tuple]:
+def few(random: np.random.Generator) -> list[Arguments]:
     """[(ready_s, nbytes)] of one gradient, none, and one that is drawn."""
     return [([5.0], [3]), ([], []), (random.uniform(2.0, 9.0, 1).tolist(), sizes(random, 1))]
 
 
-def singly(gaps: tuple[int, int], slow: tuple[float, float]) -> Callable:
+def singly(gaps: tuple[int, int], slow: tuple[float, float]) -> Drawn:
     """Cases of one gradient a call; slow: a_s and b_s_per_byte."""
 
-    def cases(random):
+    def cases(random: np.random.Generator) -> list[Arguments]:
         found = []
         for n in (3, 5, 8):
             ready_s = ready_after(random.integers(*gaps, n - 1).tolist())
@@ -69,7 +70,7 @@ def singly(gaps: tuple[int, int], slow: tuple[float, float]) -> Callable:
     return cases
 
 
-def merged(random: np.random.Generator) -> list[tuple]:
+def merged(random: np.random.Generator) -> list[Arguments]:
     """Groups of two and more; between calls the link is idle."""
     found = []
     for counts in ([2, 3], [1, 4, 2], [5]):
@@ -122,7 +123,7 @@ def one_latency(ready_s, nbytes, counts, a_s, b_s_per_byte):
 # ---- the greedy rule ----
 
 
-def faster(random: np.random.Generator, *cases: tuple) -> list[tuple]:
+def faster(random: np.random.Generator, *cases: tuple[Any, ...]) -> list[Arguments]:
     """The cases, and all of them with times that are multiplied: no decision changes.
 
     A case is (ready_s, nbytes, a_s, b_s_per_byte).
@@ -134,12 +135,12 @@ def faster(random: np.random.Generator, *cases: tuple) -> list[tuple]:
     ]
 
 
-def of_a_line(rule: Callable) -> Callable:
+def of_a_line(rule: Callable[..., Any]) -> Callable[..., Any]:
     """A function of (ready_s, nbytes, line) as one of (ready_s, nbytes, a_s, b_s_per_byte)."""
     return lambda ready_s, nbytes, a_s, b_s_per_byte: rule(ready_s, nbytes, (a_s, b_s_per_byte))
 
 
-def long_and_short_gaps(random: np.random.Generator) -> list[tuple]:
+def long_and_short_gaps(random: np.random.Generator) -> list[Arguments]:
     """A latency is 10. Short gaps are shorter, but two of them longer; long ones outlast a call."""
     found = []
     for pattern in ("ssl", "lsslsl", "sllsss"):
@@ -148,7 +149,7 @@ def long_and_short_gaps(random: np.random.Generator) -> list[tuple]:
     return found
 
 
-def ties(random: np.random.Generator) -> list[tuple]:
+def ties(random: np.random.Generator) -> list[Arguments]:
     a, long = float(random.integers(5, 50)), 5000
     rows = [(a,), (a, long), (long, a), (a - 2, a)]
     return [(ready_after(list(gaps)), sizes(random, len(gaps) + 1), a, 0.5) for gaps in rows]
@@ -216,7 +217,7 @@ def merges_the_other_way(ready_s, nbytes, a_s, b_s_per_byte):
 # ---- the best grouping ----
 
 
-def end_with(rule: Callable) -> Callable:
+def end_with(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The end of a step whose groups are rule(ready_s, nbytes, line)."""
 
     def end(ready_s, nbytes, a_s, b_s_per_byte):
@@ -226,7 +227,7 @@ def end_with(rule: Callable) -> Callable:
     return end
 
 
-def best_of(tried: Callable) -> Callable:
+def best_of(tried: Callable[..., Any]) -> Callable[..., Any]:
     """The end of the best of those groups that are tried."""
 
     def end(ready_s, nbytes, a_s, b_s_per_byte):

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.spec.calls import Outputs, number
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.calls import Outputs, named, number
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, groups, pick, random_source
 from refgf.oracle.spec.lazy.calls import lazy_calls
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
@@ -25,7 +25,7 @@ FEW = {"no-gradient": [], "one-gradient": [(2.5, 7)]}  # (ready, bytes)
 # ---- cases of all functions ----
 
 
-def network(rng: np.random.Generator, count: int) -> tuple[dict[str, np.ndarray], list[float]]:
+def network(rng: np.random.Generator, count: int) -> tuple[Given, list[float]]:
     """Times and sizes that spread; latencies and bytes both matter. -> inputs, line"""
     gaps = rng.integers(1, 2 ** rng.integers(3, 9, count))
     nbytes = rng.integers(1, 2 ** rng.integers(2, 12, count))
@@ -33,7 +33,7 @@ def network(rng: np.random.Generator, count: int) -> tuple[dict[str, np.ndarray]
     return {"ready_s": np.cumsum(gaps) / 64, "nbytes": nbytes}, line
 
 
-def inputs_of(pairs: list[tuple[float, int]]) -> dict[str, np.ndarray]:
+def inputs_of(pairs: list[tuple[float, int]]) -> Given:
     columns = zip(*pairs) if pairs else ([], [])
     ready_s, nbytes = columns
     return {"ready_s": np.array(ready_s, np.float64), "nbytes": np.array(nbytes, np.int64)}
@@ -44,13 +44,13 @@ def gradients(case: Case) -> tuple[list[float], list[int]]:
     return case["in.ready_s"].tolist(), case["in.nbytes"].tolist()
 
 
-def times_of(calls: list, step_s: float) -> Outputs:
+def times_of(calls: Times, step_s: float) -> Outputs:
     """(start, end) of each call, and the end of the step."""
-    calls = np.array(calls, np.float64).reshape(len(calls), 2)
-    return {"out.calls": calls, "out.step_s": np.float64(step_s)}
+    ends = np.array(calls, np.float64).reshape(len(calls), 2)
+    return named(("calls", "step_s"), (ends, np.float64(step_s)))
 
 
-def rounded(case: Case) -> dict:
+def rounded(case: Case) -> Given:
     """The bound of SPEC.md, G: each of k calls adds at most eight roundings of a time of the step.
 
     No such time is larger than the step, and maxima and sums carry errors on at most as they are.
@@ -60,7 +60,7 @@ def rounded(case: Case) -> dict:
     return {"calls": bound * np.ones(calls.shape), "step_s": np.float64(bound)}
 
 
-def drawn_gradients(d: Draw, largest: int = 40) -> tuple[dict[str, np.ndarray], list[float]]:
+def drawn_gradients(d: Draw, largest: int = 40) -> tuple[Given, list[float]]:
     """Exact in float64, so that comparisons are. -> inputs, line"""
     return network(d.rng, 1 + d.n % largest)
 
@@ -84,7 +84,7 @@ def step_times(
     The computation ends by default with the last gradient. -> ([(start, end)] of each call, end of
         the step)
     """
-    calls, free_s, first = [], 0.0, 0
+    calls, free_s, first = Times(), 0.0, 0
     for count in counts:
         group = range(first, first + count)
         start_s = max(free_s, computed_at(ready_s[group[-1]], calls, overlap))
@@ -128,7 +128,7 @@ STEP = JudgedFunction(step_times, "G1 G2", TIMES, "ready_s nbytes", run_times, b
 
 
 @STEP.fresh
-def any_times(d: Draw) -> dict:
+def any_times(d: Draw) -> Given:
     arrays, line = drawn_gradients(d)
     counts = groups(d.rng, len(arrays["nbytes"]))
     compute_s = pick(d.rng, None, float(arrays["ready_s"][-1]) * pick(d.rng, 1.0, 1.5, 4.0))
@@ -148,7 +148,7 @@ def time_cases() -> Cases:
                 title = f"step-{name}-overlap-{overlap:g}{late}"
                 why = f"computation keeps {overlap:g} of its speed in calls"
                 why += ", and goes on after the last gradient" * bool(late)
-                given = {"counts": counts, "line": line, "overlap": overlap}
+                given: Given = {"counts": counts, "line": line, "overlap": overlap}
                 yield STEP.within(STEP.case(title, why, **given, compute_s=compute_s, **arrays))
     for name, pairs in FEW.items():
         given = {"counts": [1] * len(pairs), "line": line, "overlap": 0.5, "compute_s": None}
@@ -266,7 +266,7 @@ LAZY_STEP = JudgedFunction(lazy_step, "G3 L1 L2", AXES, "ready_s nbytes", run_la
 
 
 @LAZY_STEP.fresh
-def any_theta(d: Draw) -> dict:
+def any_theta(d: Draw) -> Given:
     arrays, line = drawn_gradients(d)
     first = int(arrays["nbytes"][: d.integer(1, 5)].sum())
     return {"theta_bytes": pick(d.rng, 0, "inf", first, first + 1), "line": line, **arrays}
@@ -279,7 +279,7 @@ def theta_cases() -> Cases:
     first = int(arrays["nbytes"][:4].sum())
     for theta in (0, 1, first - 1, first, first + 1, "inf"):
         why = f"theta {theta}: the first four gradients have {first} bytes"
-        given = {"theta_bytes": theta, "line": line}
+        given: Given = {"theta_bytes": theta, "line": line}
         case = LAZY_STEP.case(f"lazy-step-theta-{theta}", why, **given, **arrays)
         counts = case["out.counts"].tolist()
         if theta in (0, "inf"):
@@ -293,7 +293,7 @@ def theta_cases() -> Cases:
 
 
 def lazily(
-    ready_s: list[float], nbytes: list[int], line: Line, is_complete: Callable
+    ready_s: list[float], nbytes: list[int], line: Line, is_complete: Callable[..., Any]
 ) -> tuple[list[int], Times, float]:
     """Groups that end where is_complete(waiting bytes, bytes of the next gradient or None)."""
     counts, waiting, count = [], 0, 0

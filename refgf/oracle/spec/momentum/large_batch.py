@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, flags, same_bits, steps_of
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, pick, random_source, relative, some_sizes, wide_integers
 from refgf.oracle.spec.exercise import Exercise, tenths
 from refgf.oracle.spec.families import inputs
@@ -50,7 +51,7 @@ def accumulated(gs: Arrays) -> np.ndarray:
     return total
 
 
-def run_accumulated(module: object, case: Case) -> Outputs:
+def run_accumulated(module: Any, case: Case) -> Outputs:
     return {"out.x": module.accumulated(list(case["in.x"]))}
 
 
@@ -65,7 +66,7 @@ def accumulation_cases() -> Cases:
         x = inputs("sensitive", parts, 13, "float32", random_source(f"accumulated-{parts}"))
         name, why = f"accumulated-{parts}", "from the first part to the last"
         case = ACCUMULATED.case(name, why, family="sensitive", x=x)
-        other = parts == 1 or not same_bits(accumulated(x[::-1]), case["out.x"])
+        other = parts == 1 or not same_bits(accumulated(list(x[::-1])), case["out.x"])
         yield case.shows(other, "another order differs")
 
 
@@ -145,7 +146,7 @@ def lars_partial_squares(
     return squares
 
 
-def run_squares(module: object, case: Case) -> Outputs:
+def run_squares(module: Any, case: Case) -> Outputs:
     """-> (p, 2, L), the shares of all ranks"""
     p, by, decayed = case.arguments["p"], case.arguments["by"], flags(case["in.decayed"])
     arrays = case["in.w"], case["in.g"], case["in.sizes"].tolist()
@@ -156,14 +157,14 @@ def run_squares(module: object, case: Case) -> Outputs:
 M8 = Statement("M8", lars_partial_squares)
 SQUARES_AXES = {"squares": ("rank", "w, g", "tensor")}
 SQUARES = JudgedFunction(lars_partial_squares, "M8", SQUARES_AXES, "w g sizes decayed", run_squares)
-TENSORS = {  # 37 elements, 31 of tensors with a ratio
+TENSORS: Given = {  # 37 elements, 31 of tensors with a ratio
     "sizes": [2, 7, 0, 1, 23, 4],
     "decayed": np.array([0, 1, 1, 1, 1, 0], np.uint8),
 }
 
 
 @SQUARES.fresh
-def any_squares(d: Draw) -> dict:
+def any_squares(d: Draw) -> Given:
     sizes = some_sizes(d.rng, d.n)
     decayed = d.rng.integers(0, 2, len(sizes)).astype(np.uint8)
     w, g = (wide_integers(d.rng, d.n) for _ in "wg")
@@ -179,10 +180,10 @@ def square_cases() -> Cases:
     why += "are exact"
     for by in ("slices", "layers"):
         for p in (1, 3, 7):
-            given = {"p": p, "by": by, **arrays, **TENSORS}
+            given: Given = {"p": p, "by": by, **arrays, **TENSORS}
             case = SQUARES.case(f"lars-squares-{by}-p{p}", why.format(p), **given)
             whole = lars_partial_squares(
-                *arrays.values(), TENSORS["sizes"], 0, 1, decayed=TENSORS["decayed"]
+                arrays["w"], arrays["g"], TENSORS["sizes"], 0, 1, decayed=TENSORS["decayed"]
             )
             same = np.array_equal(case["out.squares"].sum(axis=0), whole)
             yield case.shows(same, "the ranks' shares add up to the whole")
@@ -233,7 +234,7 @@ def round_robin(w, g, sizes, rank, p, by="slices", decayed=None):
 # ---- M9: under loss scaling ----
 
 
-def scaled_lars_run(w: np.ndarray, gs: list[Arrays], s: LARSSettings) -> list[dict]:
+def scaled_lars_run(w: np.ndarray, gs: list[Arrays], s: LARSSettings) -> list[dict[str, Any]]:
     """M9: under 16-bit training LARS is that of the float32 master weights and of the float32 sums,
     divided by the scale.
 
@@ -256,7 +257,7 @@ def scaled_lars_run(w: np.ndarray, gs: list[Arrays], s: LARSSettings) -> list[di
     return reports
 
 
-def run_scaled(module: object, case: Case) -> Outputs:
+def run_scaled(module: Any, case: Case) -> Outputs:
     w, gs, settings = case["in.w"].copy(), steps_of(case["in.g"]), lars_settings(case)
     return scaled_steps(module.scaled_lars_run(w, gs, settings))
 
@@ -267,7 +268,7 @@ SCALED.bounds(norms_in_any_order)
 
 
 @SCALED.fresh
-def any_scaled(d: Draw) -> dict:
+def any_scaled(d: Draw) -> Given:
     sizes, settings = any_settings(d)
     settings |= {"scale": 1024.0, "interval": 2, "wire": "float16"}
     decayed = d.rng.integers(0, 2, len(sizes)).astype(np.uint8)
@@ -286,7 +287,7 @@ def scaled_cases() -> Cases:
         "float16 holds neither the squares of these weights nor those of the gradients; step 3 has "
     )
     why += "a NaN on one rank"
-    settings = {"rate": 0.5, "momentum": 0.5, "trust": 0.25, "scale": 1024.0, "interval": 3}
+    settings: Given = {"rate": 0.5, "momentum": 0.5, "trust": 0.25, "scale": 1024.0, "interval": 3}
     settings |= {"decay": 2.0**-12, "wire": "float16"}
     case = SCALED.case("scaled-lars-run", why, **settings, w=w, g=g, **TENSORS)
     case.shows(case["out.finite"].tolist() == [1, 1, 1, 0, 1, 1], "step 3 is skipped")
@@ -305,14 +306,16 @@ def scaled_cases() -> Cases:
     def run(rng: np.random.Generator) -> Case:
         w = (rng.standard_normal(17) * 3).astype(np.float32)
         g = (rng.standard_normal((4, 3, 17)) / 64).astype(np.float32)
-        settings = {**USUAL, "scale": 1024.0, "interval": 3, "wire": "float16"}
-        arrays = {"w": w, "g": g, "sizes": FEW, "decayed": FEW_DECAYED}
+        settings: Given = {**USUAL, "scale": 1024.0, "interval": 3, "wire": "float16"}
+        arrays: Given = {"w": w, "g": g, "sizes": FEW, "decayed": FEW_DECAYED}
         return SCALED.case("scaled-lars-usual", why, **settings, **arrays)
 
     yield searched("scaled-lars-usual", run)
 
 
-def run_with(step: Callable, w: np.ndarray, gs: list[Arrays], s: LARSSettings) -> list[dict]:
+def run_with(
+    step: Callable[..., Any], w: np.ndarray, gs: list[Arrays], s: LARSSettings
+) -> list[dict[str, Any]]:
     """M9 with another update: step(w, v, total, scale) -> (w, v)."""
     v, scale, good_steps, reports = np.zeros_like(w), s.scale, 0, []
     for step_gs in gs:
@@ -325,7 +328,7 @@ def run_with(step: Callable, w: np.ndarray, gs: list[Arrays], s: LARSSettings) -
     return reports
 
 
-def with_ratio(ratio: Callable) -> Callable:
+def with_ratio(ratio: Callable[..., Any]) -> Callable[..., Any]:
     """M5 with another function for the ratio."""
 
     def step(w, v, g, s):

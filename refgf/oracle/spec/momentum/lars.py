@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from refgf.oracle.spec.calls import flags, same_bits, select
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, pick, random_source, wide_integers
-from refgf.oracle.spec.exercise import Drawn, Exercise
+from refgf.oracle.spec.exercise import Arguments, Drawn, Exercise
 from refgf.oracle.spec.statement import FUNCTIONS, Cases, JudgedFunction, Statement
 from refgf.oracle.spec.variants import variant
 
@@ -35,8 +36,8 @@ class LARSSettings:
 def lars_settings(case: Case) -> LARSSettings:
     """The settings of a case: what it leaves out has its default."""
     names = [name for name in LARSSettings.__dataclass_fields__ if name in case.arguments]
-    sizes, decayed = tuple(case["in.sizes"].tolist()), case.tensors.get("in.decayed")
-    decayed = None if decayed is None else tuple(flags(decayed).tolist())
+    sizes, stored = tuple(case["in.sizes"].tolist()), case.tensors.get("in.decayed")
+    decayed = None if stored is None else tuple(flags(stored).tolist())
     return LARSSettings(sizes, decayed=decayed, **select(case, *names))
 
 
@@ -58,11 +59,11 @@ M4 = Statement("M4", lars_ratio)
 M4.given("the denominator lacks the decay", decay=lambda decay: 0.0)
 RATIO = JudgedFunction(lars_ratio, "M4", {"ratio": ()}, "w g")
 RATIO.bounds(lambda case: {"ratio": 4 * (len(case["in.w"]) + 4) * 2.0**-53 * case["out.ratio"]})
-USUAL = {"rate": 0.1, "momentum": 0.9, "trust": 0.001, "decay": 0.0005}
+USUAL: Given = {"rate": 0.1, "momentum": 0.9, "trust": 0.001, "decay": 0.0005}
 
 
 @RATIO.fresh
-def any_ratio(d: Draw) -> dict:
+def any_ratio(d: Draw) -> Given:
     settings = {"trust": pick(d.rng, 2.0 ** d.integer(-8, 8), 0.001, 0.3), "decay": 0.01}
     return {**settings, **{name: wide_integers(d.rng, 1 + d.n % 40) for name in "wg"}}
 
@@ -79,21 +80,21 @@ def ratio_cases() -> Cases:
         ("squares-overflow-float32", [3 * 2.0**70, 2.0**72], [3, 4]),
         ("squares-vanish-in-float32", [3 * 2.0**-80, 2.0**-78], [2.0**-79, 0]),
     ):
-        arrays = {"w": np.float32(weights), "g": np.float32(gradients)}
+        arrays: Given = {k: np.array(v, np.float32) for k, v in (("w", weights), ("g", gradients))}
         yield nearly(RATIO.case(f"lars-ratio-{name}", why, trust=0.5, decay=0.25, **arrays))
     rng = random_source("lars-ratio-usual")
     arrays = {name: rng.integers(-5000, 5001, 23).astype(np.float32) for name in "wg"}
-    why, settings = (
-        "trust and decay as given, not rounded to float32",
-        {"trust": 0.001, "decay": 0.0005},
-    )
+    why = "trust and decay as given, not rounded to float32"
+    settings: Given = {"trust": 0.001, "decay": 0.0005}
     case = nearly(RATIO.case("lars-ratio-usual", why, **settings, **arrays))
-    rounded = lars_ratio(*arrays.values(), *(float(np.float32(v)) for v in settings.values()))
-    yield case.shows(abs(rounded - case["out.ratio"]) > case["bound.ratio"], "float32 shows")
-    why, arrays = "without gradient and decay the denominator is 0", {"w": [3, 4], "g": [0, 0]}
-    arrays = {name: np.float32(values) for name, values in arrays.items()}
+    rounded = ratio_of_rounded(**arrays, **settings)
+    yield case.shows(
+        abs(rounded - float(case["out.ratio"])) > float(case["bound.ratio"]), "float32 shows"
+    )
+    why = "without gradient and decay the denominator is 0"
+    arrays = {"w": np.array([3, 4], np.float32), "g": np.zeros(2, np.float32)}
     case = RATIO.case("lars-ratio-no-denominator", why, trust=0.3, decay=0.0, **arrays)
-    yield nearly(case.shows(case["out.ratio"] == 1, "the ratio is 1"))
+    yield nearly(case.shows(float(case["out.ratio"]) == 1, "the ratio is 1"))
 
 
 def nearly(case: Case) -> Case:
@@ -140,7 +141,7 @@ def exact_ratios(case: Case) -> bool:
     results = []
     for share in (1 - 2.0**-45, 1 + 2.0**-45):
 
-        def moved(*arguments, share: float = share) -> float:
+        def moved(*arguments: Any, share: float = share) -> float:
             return lars_ratio(*arguments) * share
 
         results.append(FUNCTIONS[case.function].run(variant(lars_ratio=moved), case))
@@ -160,7 +161,7 @@ def ratio(
     g: np.ndarray,
     trust: float,
     decay: float,
-    norm: Callable | None = None,
+    norm: Callable[..., Any] | None = None,
     zero: float = 1.0,
 ) -> float:
     """M4; the keywords make its typical mistakes."""
@@ -170,8 +171,8 @@ def ratio(
     return trust * w_norm / below if w_norm > 0 and below > 0 else zero
 
 
-def layers(decays: tuple, scale: float = 1.0) -> Drawn:
-    def cases(random: np.random.Generator) -> list[tuple]:
+def layers(decays: tuple[Any, ...], scale: float = 1.0) -> Drawn:
+    def cases(random: np.random.Generator) -> list[Arguments]:
         return [
             (
                 normal(random, n, scale * factor),
@@ -185,7 +186,7 @@ def layers(decays: tuple, scale: float = 1.0) -> Drawn:
     return cases
 
 
-def zeros(random: np.random.Generator) -> list[tuple]:
+def zeros(random: np.random.Generator) -> list[Arguments]:
     w, nothing = np.array([3, -4], np.float32), np.zeros(2, np.float32)
     w *= 2.0 ** int(random.integers(-3, 4))
     trust = float(random.random() / 10 + 0.001)

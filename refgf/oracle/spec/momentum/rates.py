@@ -1,8 +1,10 @@
 """M3, M6: the learning rate of each step."""
 
+from typing import Any
+
 import numpy as np
 
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, pick
 from refgf.oracle.spec.exercise import Exercise
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
@@ -39,7 +41,7 @@ def rounded(case: Case, times: int) -> Case:
 
 
 @WARMUP.fresh
-def any_warmup(d: Draw) -> dict:
+def any_warmup(d: Draw) -> Given:
     plan = {"step": d.integer(0, 12), "warmup_steps": d.integer(1, 9), "base_rate": 0.1}
     return {**plan, "batch_factor": d.integer(1, 64)}
 
@@ -52,7 +54,7 @@ def warmup_cases() -> Cases:
         (4, "reaches the target"),
         (9, "stays there"),
     ):
-        plan = {"step": step, "warmup_steps": 5, "base_rate": 0.1, "batch_factor": 8}
+        plan: Given = {"step": step, "warmup_steps": 5, "base_rate": 0.1, "batch_factor": 8}
         yield rounded(WARMUP.case(f"warmup-rate-step-{step}", why, **plan), 4)
     plan = {"step": 4, "warmup_steps": 7, "base_rate": 0.3, "batch_factor": 3}
     case = WARMUP.case("warmup-rate-factor-3", "three times 0.3, in seven steps", **plan)
@@ -92,7 +94,7 @@ POLYNOMIAL.bounds(  # 1 - step / steps cancels
 
 
 @POLYNOMIAL.fresh
-def any_step(d: Draw) -> dict:
+def any_step(d: Draw) -> Given:
     plan = {"step": d.integer(0, 12), "steps": d.integer(1, 12), "rate": 0.3}
     return {**plan, "power": pick(d.rng, 1.0, 1.5, 2.0, 3.0)}
 
@@ -107,7 +109,7 @@ def polynomial_cases() -> Cases:
         (12, 2.0, "nothing from here on"),
         (40, 0.5, "nothing, also of a root"),
     ):
-        plan = {"step": step, "steps": 12, "rate": 0.3, "power": power}
+        plan: Given = {"step": step, "steps": 12, "rate": 0.3, "power": power}
         case = POLYNOMIAL.case(f"polynomial-rate-step-{step}-power-{power:g}", why, **plan)
         yield rounded(case, 8)
     plan = {"step": 3, "steps": 11, "rate": 0.3, "power": 1.5}
@@ -125,7 +127,7 @@ def learning_rate(
     return rate * min(1.0, (step + 1) / max(1, warmup_steps))
 
 
-def of_steps(random: np.random.Generator, first: float, stop: float) -> tuple:
+def of_steps(random: np.random.Generator, first: float, stop: float) -> tuple[Any, ...]:
     """A schedule and one of its steps. first and stop are shares of its 120 steps, 20 warm."""
     step = int(random.integers(round(first * 120), round(stop * 120)))
     base_batch = int(random.integers(20, 200))

@@ -1,11 +1,12 @@
 """M1, M2: momentum SGD and weight decay."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, flags, same_bits, select
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, pick, random_source
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 
@@ -31,13 +32,13 @@ def momentum_step(
     return w - rate * v, v
 
 
-def run_momentum(module: object, case: Case) -> Outputs:
+def run_momentum(module: Any, case: Case) -> Outputs:
     settings, decayed = select(case, "rate", "momentum", "decay"), case.tensors.get("in.decayed")
     settings["decayed"] = None if decayed is None else flags(decayed)
     return optimizer_steps(lambda w, v, g: module.momentum_step(w, v, g, **settings), case)
 
 
-def optimizer_steps(step: Callable, case: Case) -> Outputs:
+def optimizer_steps(step: Callable[..., Any], case: Case) -> Outputs:
     """Steps from w and v = 0: in.g (T, n) -> w and v after each step."""
     w, ws, vs = case["in.w"].copy(), [], []
     v = np.zeros_like(w)
@@ -54,7 +55,7 @@ STEP = JudgedFunction(momentum_step, "M1 M2", STEP_AXES, "w g decayed", run_mome
 
 
 @STEP.fresh
-def any_steps(d: Draw) -> dict:
+def any_steps(d: Draw) -> Given:
     n = d.n + 1
     settings = {"rate": 0.1, "momentum": 0.9, "decay": pick(d.rng, 0.0, 0.01)}
     decayed = d.rng.integers(0, 2, n).astype(np.uint8)
@@ -66,18 +67,21 @@ def step_cases() -> Cases:
     rng = random_source("momentum")
     w, g = (rng.standard_normal(shape).astype(np.float32) for shape in (19, (5, 19)))
     g[:, 3] = -0.0
-    settings = {"rate": 0.1, "momentum": 0.9, "decay": 0.0}
+    settings: Given = {"rate": 0.1, "momentum": 0.9, "decay": 0.0}
     for dtype in ("float32", "float64"):
         why = "each multiplication and addition rounded by itself"
-        arrays = {"w": w.astype(dtype), "g": g.astype(dtype)}
+        arrays: Given = {"w": w.astype(dtype), "g": g.astype(dtype)}
         case = STEP.case(f"momentum-{dtype}", why, "M1", **settings, **arrays)
         once = dtype == "float32" and same_bits(case["out.w"], fused_steps(w, g, 0.1, 0.9))
         yield case.shows(not once, "fused differs")
     why = "decay on some elements only; a gradient of -0 keeps its sign where there is none"
     decayed, settings = (np.arange(19) % 3 != 0).astype(np.uint8), settings | {"decay": 0.01}
     yield STEP.case("momentum-decay", why, **settings, w=w, g=g, decayed=decayed)
-    g = np.stack([np.float32(SPECIAL), np.float32(SPECIAL[::-1])])
-    w, why = np.float32(SPECIAL[3:] + SPECIAL[:3]), "special numbers, the denormal ones too"
+    g = np.array([SPECIAL, SPECIAL[::-1]], np.float32)
+    w, why = (
+        np.array(SPECIAL[3:] + SPECIAL[:3], np.float32),
+        "special numbers, the denormal ones too",
+    )
     for decay in (0.0, 0.0005):
         settings, name = {"rate": 0.3, "momentum": 0.7, "decay": decay}, f"momentum-special-{decay}"
         arrays = {"w": w, "g": g, "decayed": (np.arange(len(w)) % 2).astype(np.uint8)}
@@ -144,7 +148,7 @@ def decayed_gradient(
     return with_decay if decayed is None else np.where(decayed, with_decay, g)
 
 
-def run_decay(module: object, case: Case) -> Outputs:
+def run_decay(module: Any, case: Case) -> Outputs:
     decay, decayed = case.arguments["decay"], flags(case["in.decayed"])
     return {"out.g": module.decayed_gradient(case["in.w"], case["in.g"], decay, decayed)}
 
@@ -157,9 +161,9 @@ SPECIAL = [-0.0, 0.0, 1.5, -3.0, np.inf, -np.inf, np.nan, TINY, -3 * TINY, 2.0**
 
 
 @DECAY.fresh
-def any_decay(d: Draw) -> dict:
+def any_decay(d: Draw) -> Given:
     """Some numbers are special: an infinity of w must not reach g where nothing decays."""
-    special = np.float32([-0.0, 0.0, np.inf, -np.inf, np.nan, 2.0**-149, -(2.0**-130)])
+    special = np.array([-0.0, 0.0, np.inf, -np.inf, np.nan, 2.0**-149, -(2.0**-130)], np.float32)
     w, g = (np.where(d.rng.random(40) < 0.5, d.rng.choice(special, 40), d.normal(40)) for _ in "wg")
     decayed = d.rng.integers(0, 2, 40).astype(np.uint8)
     return {"decay": pick(d.rng, 0.0, 0.01, 0.3), "w": w, "g": g, "decayed": decayed}
@@ -167,7 +171,10 @@ def any_decay(d: Draw) -> dict:
 
 @DECAY.golden
 def decay_cases() -> Cases:
-    arrays = {"w": np.float32([2.0, -3.0, 0.25, -1.0]), "g": np.float32([-0.0, 1.5, -0.0, 0.0])}
+    arrays: Given = {
+        "w": np.array([2.0, -3.0, 0.25, -1.0], np.float32),
+        "g": np.array([-0.0, 1.5, -0.0, 0.0], np.float32),
+    }
     arrays["decayed"] = np.array([0, 1, 1, 0], np.uint8)
     case = DECAY.case("decayed-gradient", "-0 stays -0 without decay", decay=0.5, **arrays)
     yield case.shows(np.signbit(case["out.g"][0]), "element 0 is -0")
@@ -180,7 +187,7 @@ def decay_cases() -> Cases:
         ),
         (0.3, "special numbers of w and g, denormal products kept"),
     ):
-        given = {"decay": decay, "w": w, "g": g, "decayed": every}
+        given: Given = {"decay": decay, "w": w, "g": g, "decayed": every}
         case = DECAY.case(f"decayed-gradient-special-{decay}", why, family="special", **given)
         yield case.shows(same_bits(case["out.g"], g) == (decay == 0), "g keeps its bits")
 

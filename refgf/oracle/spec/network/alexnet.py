@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, Run
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import random_source
 from refgf.oracle.spec.network.gradients import check_step
 from refgf.oracle.spec.network.head import fully_connected, softmax_cross_entropy
@@ -138,8 +138,8 @@ def alexnet_cases() -> Cases:
     """A width of 1/64 at 67 x 67: 6,553 parameters in 26 tensors."""
     rng = random_source("alexnet")
     shapes = [s for i, o, k in reversed(CHANNELS) for s in ((o,), (o,), (o,), (k, k, i, o))]
-    tensors = weights(rng, SHAPES + shapes)
-    arrays = {f"tensor{i:02}": tensor for i, tensor in enumerate(tensors)}
+    tensors = weights(rng, [*SHAPES, *shapes])
+    arrays: Given = {f"tensor{i:02}": tensor for i, tensor in enumerate(tensors)}
     arrays |= {"images": rng.standard_normal((2, 67, 67, 3)), "labels": np.array([3, 0])}
     why = "loss and 26 gradients, last layer first, of two images in a global batch of 5"
     case = STEP.case("alexnet-step", why, global_batch=5, **arrays)

@@ -1,6 +1,7 @@
 """N9: what a gradient is, and how far rounding may move a result in float64."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ Array = np.ndarray
 U = 2.0**-53
 
 
-def central_differences(function: Callable, x: Array, h: float = 1e-6) -> Array:
+def central_differences(function: Callable[..., Any], x: Array, h: float = 1e-6) -> Array:
     """N9: a gradient is the limit of central differences.
 
     function(x) -> float; x float64.
@@ -29,14 +30,14 @@ def central_differences(function: Callable, x: Array, h: float = 1e-6) -> Array:
 N9 = Statement("N9", central_differences)
 
 
-def check(case: Case, function: Callable, at: Array, name: str) -> None:
+def check(case: Case, function: Callable[..., Any], at: Array, name: str) -> None:
     """Central differences agree with the gradient to 1e-6 of its largest element."""
     difference = np.abs(central_differences(function, at) - case[name])
     allowed = 1e-6 * max(1.0, np.abs(case[name]).max(initial=0.0))
     case.shows((difference <= allowed).all(), f"{name} is a gradient")
 
 
-def check_step(case: Case, step: Callable, tensors: list[Array]) -> None:
+def check_step(case: Case, step: Callable[..., Any], tensors: list[Array]) -> None:
     """The loss of a whole network has the slope of its gradients, along a random direction."""
     rng, h = random_source("direction"), 1e-6
     directions = [rng.standard_normal(t.shape) for t in tensors]
@@ -56,5 +57,5 @@ def gamma(n: int, unit: float = U) -> float:
     return n * unit / (1 - n * unit)
 
 
-def bounds(names: tuple[str, ...], factor: float, sizes: tuple | list) -> dict[str, Array]:
+def bounds(names: tuple[str, ...], factor: float, sizes: Iterable[Any]) -> dict[str, Array]:
     return {f"bound.{name}": factor * np.asarray(size) for name, size in zip(names, sizes)}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, random_source
 from refgf.oracle.spec.network.gradients import U, gamma
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
@@ -26,13 +26,13 @@ CONNECTED = JudgedFunction(fully_connected, "N6", {"y": ("image", "output")}, "x
 
 
 @CONNECTED.bounds
-def any_order_of_products(case: Case) -> dict:
+def any_order_of_products(case: Case) -> Given:
     x, w, b = (np.abs(case[f"in.{name}"]) for name in "xwb")
     return {"y": gamma(len(w) + 2) * fully_connected(x, w, b)}
 
 
 @CONNECTED.fresh
-def any_layer(d: Draw) -> dict:
+def any_layer(d: Draw) -> Given:
     sizes = (d.p, d.n + 1), (d.n + 1, 3), (3,)
     return {name: d.normal(*size, dtype="float64") for name, size in zip("xwb", sizes)}
 
@@ -125,7 +125,7 @@ def loss_cases() -> Cases:
     case.tensors["bound.loss"] = 32 * U * case["out.loss"]
     case.tensors["bound.dlogits"] = np.full((4, 3), 32 * U)
     yield case
-    none = {"logits": np.zeros((0, 3)), "labels": np.zeros(0, np.int64)}
+    none: Given = {"logits": np.zeros((0, 3)), "labels": np.zeros(0, np.int64)}
     yield LOSS.case("softmax-no-samples", "no samples: loss 0", global_batch=7, **none)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, random_source
 from refgf.oracle.spec.network.gradients import N9, U, bounds, check, gamma
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
@@ -56,13 +56,13 @@ CONV_BACKWARD = JudgedFunction(conv_backward, "N1 N9", CONV_GRADIENTS, "x w dy")
 
 
 @CONV.bounds
-def any_order_of_products(case: Case) -> dict:
+def any_order_of_products(case: Case) -> Given:
     x, w, b = (np.abs(case[f"in.{name}"]) for name in "xwb")
     return {"y": gamma(w[..., 0].size + 2) * conv(x, w, b, **case.arguments)}
 
 
 @CONV.fresh
-def any_convolution(d: Draw) -> dict:
+def any_convolution(d: Draw) -> Given:
     k, stride, shape = any_window(d)
     x = d.normal(*shape, dtype="float64")
     w, b = d.normal(k, k, 2, 3, dtype="float64"), d.normal(3, dtype="float64")
@@ -83,7 +83,8 @@ def conv_cases() -> Cases:
         ("one-by-one", (3, 2, 3, 4), (1, 1, 4, 2), 1, 0, "1 x 1: a product of matrices"),
         ("none", (0, 4, 4, 2), (3, 3, 2, 2), 1, 1, "no images"),
     ):
-        rng, given = random_source(f"conv-{name}"), {"stride": stride, "pad": pad}
+        given: Given = {"stride": stride, "pad": pad}
+        rng = random_source(f"conv-{name}")
         x, w, b = (rng.standard_normal(s) for s in (shape, weights, weights[-1]))
         case = CONV.within(CONV.case(f"conv-{name}", why, **given, x=x, w=w, b=b))
         yield case
@@ -124,8 +125,10 @@ def stride_ignored(x, w, dy, stride=1, pad=0):
 
 # ---- N2: pooling ----
 
+Maxima = dict[tuple[int, int, int, int], tuple[int, int]]  # (n, i, j, c): (row, column)
 
-def max_pool(x: Array, window: int = 3, stride: int = 2) -> tuple[Array, dict]:
+
+def max_pool(x: Array, window: int = 3, stride: int = 2) -> tuple[Array, Maxima]:
     """N2: max-pooling over windows that lie wholly inside; of equal values the first in row-major
     order gets the gradient.
 
@@ -135,15 +138,15 @@ def max_pool(x: Array, window: int = 3, stride: int = 2) -> tuple[Array, dict]:
     """
     batch, height, width, channels = x.shape
     rows, columns = (height - window) // stride + 1, (width - window) // stride + 1
-    y, where = np.zeros((batch, rows, columns, channels), x.dtype), {}
+    y, where = np.zeros((batch, rows, columns, channels), x.dtype), Maxima()
     for n, i, j, c in product(range(batch), range(rows), range(columns), range(channels)):
         patch = x[n, i * stride : i * stride + window, j * stride : j * stride + window, c]
-        u, v = np.unravel_index(patch.argmax(), patch.shape)
+        u, v = divmod(int(patch.argmax()), window)
         y[n, i, j, c], where[n, i, j, c] = patch[u, v], (i * stride + u, j * stride + v)
     return y, where
 
 
-def max_pool_backward(x: Array, where: dict, dy: Array) -> Array:
+def max_pool_backward(x: Array, where: Maxima, dy: Array) -> Array:
     """N2, backward: gradients of overlapping windows add up. -> dx"""
     dx = np.zeros_like(x)
     for (n, i, j, c), (row, column) in where.items():
@@ -164,7 +167,7 @@ POOL = JudgedFunction(max_pool, "N2", POOLED, "x dy", run_pooling, ("max_pool_ba
 
 
 @POOL.fresh
-def any_pooling(d: Draw) -> dict:
+def any_pooling(d: Draw) -> Given:
     k, stride, (images, *sizes, channels) = any_window(d)
     out = [(size - k) // stride + 1 for size in sizes]
     x = d.rng.integers(-3, 4, (images, *sizes, channels)) * 1.0
@@ -174,7 +177,8 @@ def any_pooling(d: Draw) -> dict:
 
 @POOL.golden
 def pooling_cases() -> Cases:
-    rng, given = random_source("pool"), {"window": 3, "stride": 2}
+    given: Given = {"window": 3, "stride": 2}
+    rng = random_source("pool")
     x = rng.integers(-3, 4, (2, 7, 6, 3)).astype(np.float64)  # of equal values the first counts
     dy = rng.integers(-8, 9, (2, 3, 2, 3)).astype(np.float64)
     why = (

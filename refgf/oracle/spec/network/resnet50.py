@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from refgf.oracle.spec.case import Given
 from refgf.oracle.spec.draw import random_source
 from refgf.oracle.spec.network.alexnet import step_inputs, training_step, weights
 from refgf.oracle.spec.network.gradients import check_step
@@ -64,7 +65,7 @@ def resnet50_step(
     return loss, gradients + conv_norm_backward(dz, stem[0], 2, 3, stem_state)[1]
 
 
-def residual_layers(tensors: list[np.ndarray]) -> list[list]:
+def residual_layers(tensors: list[np.ndarray]) -> list[list[Any]]:
     """N15: 161 gradients, last layer first; in a block the main path, last first, then the
     shortcut; in a layer as N11.
 
@@ -74,7 +75,8 @@ def residual_layers(tensors: list[np.ndarray]) -> list[list]:
     the last, which has bias and weight, are triples of beta, gamma, weight. -> 18 lists
     """
     triples = [tuple(tensors[i : i + 3]) for i in range(2, len(tensors), 3)]
-    layers, start = [list(tensors[:2])], 0
+    layers: list[list[Any]] = [list(tensors[:2])]
+    start = 0
     for count in BLOCKS[::-1]:
         for number in reversed(range(count)):
             stop = start + (3 if number else 4)
@@ -162,7 +164,7 @@ def norm(outputs: int, before: tuple[int, ...]) -> list[tuple[int, ...]]:
 def resnet50_cases() -> Cases:
     rng = random_source("resnet50")
     tensors = weights(rng, shapes(), 0.5)
-    arrays = {f"tensor{i:03}": tensor for i, tensor in enumerate(tensors)}
+    arrays: Given = {f"tensor{i:03}": tensor for i, tensor in enumerate(tensors)}
     arrays |= {"images": rng.standard_normal((2, 61, 61, 3)), "labels": np.array([3, 0])}
     why = (
         "loss and 161 gradients, last layer first, of two images of odd size in a global batch of 5"

@@ -1,11 +1,12 @@
 """W1, W2, W4: which tensors PowerSGD compresses, orthogonal columns, what a rank sends."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, select
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, pick, random_source
 from refgf.oracle.spec.ring_steps import ring_traffic
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
@@ -32,7 +33,7 @@ def factor_elements(shape: Shape, r: int) -> tuple[int, int]:
     return (r * rows, r * columns) if smaller else (rows * columns, 0)
 
 
-def run_elements(module: object, case: Case) -> Outputs:
+def run_elements(module: Any, case: Case) -> Outputs:
     shapes, r = select(case, "shapes", "r").values()
     found = [module.factor_elements(tuple(shape), r) for shape in shapes]
     return {"out.elements": np.array(found, np.int64).reshape(len(shapes), 2)}
@@ -105,7 +106,7 @@ ORTHOGONAL.bounds(lambda case: {"columns": np.full(case["out.columns"].shape, 2.
 
 
 @ORTHOGONAL.fresh
-def any_columns(d: Draw) -> dict:
+def any_columns(d: Draw) -> Given:
     r = d.integer(1, 4)
     p = d.normal(r + d.integer(1, 9), r, dtype="float64")
     if r > 2 and pick(d.rng, True, False):
@@ -177,7 +178,7 @@ def powersgd_traffic(
     return sum(m for m, _ in calls), itemsize * sum(k for _, k in calls)
 
 
-def run_traffic(module: object, case: Case) -> Outputs:
+def run_traffic(module: Any, case: Case) -> Outputs:
     shapes, r, p, itemsize = select(case, "shapes", "r", "p", "itemsize").values()
     given = [tuple(shape) for shape in shapes]
     sent = [module.powersgd_traffic(given, r, p, rank, itemsize) for rank in range(p)]
@@ -191,7 +192,7 @@ TRAFFIC = JudgedFunction(
 
 
 @TRAFFIC.fresh
-def any_traffic(d: Draw) -> dict:
+def any_traffic(d: Draw) -> Given:
     """Few ranks: an implementation may count by sending."""
     sizes = {"r": d.integer(1, 3), "p": min(d.p, 12), "itemsize": pick(d.rng, 4, 8)}
     return {"shapes": some_shapes(d, d.integer(0, 5)), **sizes}
@@ -201,7 +202,7 @@ def any_traffic(d: Draw) -> dict:
 def traffic_cases() -> Cases:
     for p in (1, 3, 5):
         why = "two rings: first factors and vectors, second factors"
-        given = {"shapes": SHAPES, "r": 2, "p": p, "itemsize": 4}
+        given: Given = {"shapes": SHAPES, "r": 2, "p": p, "itemsize": 4}
         yield TRAFFIC.case(f"powersgd-traffic-p{p}", why, **given)
     for name, shapes in (("vectors", [[3], [13]]), ("nothing", []), ("one", [[9, 8]])):
         given = {"shapes": shapes, "r": 1, "p": 4, "itemsize": 8}

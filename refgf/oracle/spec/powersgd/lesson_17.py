@@ -1,10 +1,8 @@
 """Lesson 17: which elements are sent, orthogonal columns, a sum of low rank, bytes as p grows."""
 
-from collections.abc import Callable
-
 import numpy as np
 
-from refgf.oracle.spec.exercise import Exercise, tenths
+from refgf.oracle.spec.exercise import Arguments, Drawn, Exercise, tenths
 from refgf.oracle.spec.powersgd.factors import factor_elements, no_smaller, orthogonal
 from refgf.oracle.spec.powersgd.steps import (
     averaged,
@@ -15,8 +13,8 @@ from refgf.oracle.spec.powersgd.steps import (
 )
 
 
-def some_shapes(*lengths: int) -> Callable:
-    def cases(random):
+def some_shapes(*lengths: int) -> Drawn:
+    def cases(random: np.random.Generator) -> list[Arguments]:
         shapes = [tuple(map(int, random.integers(2, 9, count))) for count in lengths * 6]
         return [(shape, int(random.integers(1, 4))) for shape in shapes] + [((4, 4), 2)]
 
@@ -34,10 +32,10 @@ ELEMENTS_17.mistake("factors that are not smaller are not sent: r (rows + column
 # ---- orthogonal columns ----
 
 
-def columns(r: int, *dependent: int) -> Callable:
+def columns(r: int, *dependent: int) -> Drawn:
     """Matrices of r columns; the dependent ones are nearly three times the first."""
 
-    def cases(random):
+    def cases(random: np.random.Generator) -> list[Arguments]:
         found = []
         for rows in (r + 1, r + 4):
             p = tenths(random, rows, r, dtype=np.float64) + np.eye(rows, r)
@@ -55,7 +53,7 @@ ORTHOGONAL_17 = Exercise("17.2", orthogonal, relative=1e-9)
 ORTHOGONAL_17.part("one column", 1, columns(1))
 ORTHOGONAL_17.part("two columns", 1, columns(2))
 ORTHOGONAL_17.part(
-    "three or four columns", 1, lambda random: columns(3)(random) + columns(4)(random)
+    "three or four columns", 1, lambda random: [*columns(3)(random), *columns(4)(random)]
 )
 ORTHOGONAL_17.part("a column that depends on those before it is 0", 1, columns(3, 1))
 
@@ -99,10 +97,10 @@ def qr_17(p):
 # ---- the sum ----
 
 
-def matrices(p: int, r: int, zeros: bool = False) -> Callable:
+def matrices(p: int, r: int, zeros: bool = False) -> Drawn:
     """Both sides are larger than r < 3: no error is a 0 that only its rounding fills."""
 
-    def cases(random):
+    def cases(random: np.random.Generator) -> list[Arguments]:
         found = []
         for rows, count in ((r + 1, 3), (3, r + 1)):
             q = tenths(random, count, r, dtype=np.float64) + np.eye(count, r)
@@ -113,7 +111,7 @@ def matrices(p: int, r: int, zeros: bool = False) -> Callable:
     return cases
 
 
-def some_zeros(random: np.random.Generator) -> list[tuple]:
+def some_zeros(random: np.random.Generator) -> list[Arguments]:
     """The sum has rank 1, so that one of two columns of q stays; a column of all matrices is 0."""
     q = tenths(random, 3, 2, dtype=np.float64) + np.eye(3, 2)
     ms = [tenths(random, 3, 3, dtype=np.float64) for _ in range(2)]
@@ -124,7 +122,7 @@ def some_zeros(random: np.random.Generator) -> list[tuple]:
 SUM_17 = Exercise("17.3", low_rank_sum, relative=1e-6)
 SUM_17.part("one rank, r = 1", 1, matrices(1, 1))
 SUM_17.part(
-    "several ranks, r = 1", 2, lambda random: matrices(2, 1)(random) + matrices(3, 1)(random)
+    "several ranks, r = 1", 2, lambda random: [*matrices(2, 1)(random), *matrices(3, 1)(random)]
 )
 SUM_17.part(
     "r = 2",
@@ -176,8 +174,8 @@ def sent_bytes(what: str, k: int, p: int) -> float:
     return (2 * (p - 1) / p if summed else p - 1) * each * k
 
 
-def of_kinds(*kinds: str) -> Callable:
-    def cases(random):
+def of_kinds(*kinds: str) -> Drawn:
+    def cases(random: np.random.Generator) -> list[Arguments]:
         ps = (2, 8, int(random.integers(9, 300)))
         return [(kind, 8 * p * int(random.integers(1, 99)), p) for p in ps for kind in kinds]
 

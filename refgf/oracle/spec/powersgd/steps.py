@@ -1,9 +1,11 @@
 """W3: a step of PowerSGD, with error feedback and warm start."""
 
+from typing import Any
+
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, select, steps_of
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, pick, random_source
 from refgf.oracle.spec.powersgd.factors import Shape, factor_elements, orthogonal
 from refgf.oracle.spec.ring import Arrays
@@ -33,7 +35,7 @@ def next_q(total: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 def powersgd_run(
     shapes: list[Shape], q: np.ndarray, gs: list[Arrays], r: int, feedback: bool = True
-) -> list[dict]:
+) -> list[dict[str, Any]]:
     """W3 for T steps. q: the first Q of each compressed tensor, flat, in order. gs[t][rank] (n,)
 
     feedback False: no error is kept. -> per step {"x": the sum, "kept": errors}, p arrays each
@@ -57,7 +59,7 @@ def powersgd_run(
     return reports
 
 
-def run_steps(module: object, case: Case) -> Outputs:
+def run_steps(module: Any, case: Case) -> Outputs:
     shapes, r, feedback = select(case, "shapes", "r", "feedback").values()
     given = [tuple(shape) for shape in shapes]
     steps = module.powersgd_run(given, case["in.q"].copy(), steps_of(case["in.g"]), r, feedback)
@@ -71,13 +73,15 @@ RUN = JudgedFunction(powersgd_run, "W1 W2 W3", AXES, "q g", run_steps)
 
 
 @RUN.bounds
-def rounding(case: Case) -> dict:
+def rounding(case: Case) -> Given:
     """float64's rounding times the worst condition that W2 leaves, 2^20, of all gradients."""
     bound = 2.0**-32 * np.abs(case["in.g"]).sum()
     return {key: np.full(case[f"out.{key}"].shape, bound) for key in AXES}
 
 
-def given(shapes: list, p: int, r: int, rng: np.random.Generator, steps: int = 2) -> dict:
+def given(
+    shapes: list[list[int]], p: int, r: int, rng: np.random.Generator, steps: int = 2
+) -> Given:
     n = sum(int(np.prod(shape)) for shape in shapes)
     q = rng.standard_normal(sum(factor_elements(shape, r)[1] for shape in shapes))
     g = rng.standard_normal((steps, p, n))
@@ -85,7 +89,7 @@ def given(shapes: list, p: int, r: int, rng: np.random.Generator, steps: int = 2
 
 
 @RUN.fresh
-def any_steps(d: Draw) -> dict:
+def any_steps(d: Draw) -> Given:
     r = d.integer(1, 3)
     shapes = [
         [r + d.integer(3, 6), r + d.integer(4, 7)],

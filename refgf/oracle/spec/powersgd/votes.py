@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, random_source
-from refgf.oracle.spec.exercise import Exercise, tenths
+from refgf.oracle.spec.exercise import Arguments, Exercise, tenths
 from refgf.oracle.spec.ring import Arrays
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 
@@ -36,14 +36,14 @@ VOTE = JudgedFunction(majority, "W5", {"x": ("element",)}, "g")
 
 
 @VOTE.bounds
-def rounding(case: Case) -> dict:
+def rounding(case: Case) -> Given:
     """float32's rounding of the magnitude, whose order of summation is open."""
     x = case["out.x"]
     return {"x": np.full(x.shape, 2.0**-16 * np.abs(x).max(initial=0))}
 
 
 @VOTE.fresh
-def any_votes(d: Draw) -> dict:
+def any_votes(d: Draw) -> Given:
     """Some gradients are 0."""
     g = d.normal(min(d.p, 12), d.n)
     return {"g": np.where(d.rng.random(g.shape) < 0.2, np.float32(0), g)}
@@ -54,10 +54,11 @@ def vote_cases() -> Cases:
     for n, p in ((5, 1), (0, 3), (3, 5), (29, 7)):
         g = random_source(f"majority-n{n}-p{p}").standard_normal((p, n)).astype(np.float32)
         yield VOTE.within(VOTE.case(f"majority-n{n}-p{p}", f"{p} ranks vote on {n}", g=g))
-    g = np.float32([[1, -1, 0, 0, -8], [-9, -2, 0, 3, 1], [3, 0, 0, 0, 1], [-1, 0, 0, 0, 1]])
+    few = [[1, -1, 0, 0, -8], [-9, -2, 0, 3, 1], [3, 0, 0, 0, 1], [-1, 0, 0, 0, 1]]
+    g = np.array(few, np.float32)
     case = VOTE.within(VOTE.case("majority-ties", "ties, zeros, and one large gradient", g=g))
     yield case.shows(np.sign(case["out.x"]).tolist() == [0, -1, 0, 1, 1], "by hand")
-    g = np.float32(np.where(np.arange(200)[:, None] < [200, 130, 60], 1, -1))
+    g = np.where(np.arange(200)[:, None] < [200, 130, 60], 1, -1).astype(np.float32)
     case = VOTE.within(VOTE.case("majority-p200", "200 votes are more than 8 bits count", g=g))
     yield case.shows(np.sign(case["out.x"]).tolist() == [1, 1, -1], "200, 60 and -80 votes")
 
@@ -103,7 +104,7 @@ def eight_bit_votes(gradients):
 # ---- exercise majority ----
 
 
-def outvoted(random: np.random.Generator) -> list[tuple]:
+def outvoted(random: np.random.Generator) -> list[Arguments]:
     """Rank 0 has large gradients, and all others have the other sign. Then any; one rank."""
     found = [tenths(random, *shape, dtype=np.float64) for shape in ((3, 3), (5, 2), (5, 2), (1, 3))]
     for g in found[:2]:
@@ -112,7 +113,7 @@ def outvoted(random: np.random.Generator) -> list[tuple]:
     return [(g,) for g in found]
 
 
-def ties(random: np.random.Generator) -> list[tuple]:
+def ties(random: np.random.Generator) -> list[Arguments]:
     """Each has a tie of 1 and -1, a gradient of 0 that decides nothing, and one of zeros alone."""
     found = []
     for column in range(3):

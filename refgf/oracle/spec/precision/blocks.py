@@ -1,12 +1,14 @@
 """P9: 8-bit numbers on the wire, which share a power of two in blocks; exercise in_blocks."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from refgf.oracle.spec.calls import same_bits
+from refgf.oracle.spec.case import Given
 from refgf.oracle.spec.draw import Draw, pick, random_source
-from refgf.oracle.spec.exercise import Exercise, tenths
+from refgf.oracle.spec.exercise import Arguments, Exercise, tenths
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 
 LARGEST = 448  # of E4M3
@@ -51,7 +53,7 @@ BLOCKS = JudgedFunction(in_blocks, "P9", {"x": ("element",)}, "x")
 
 
 @BLOCKS.fresh
-def any_blocks(d: Draw) -> dict:
+def any_blocks(d: Draw) -> Given:
     """Of any size, with numbers far apart; some beyond float32, which are infinite."""
     x = d.normal(d.n) * np.exp2(d.rng.integers(-12, 13, d.n))
     x = np.concatenate([x * np.exp2(d.integer(-130, 110)), d.floats(40)])
@@ -66,33 +68,33 @@ def block_cases() -> Cases:
         yield BLOCKS.case(f"in-blocks-n{n}", why, block=32, x=x)
     ties = [17, 19, 1 + 2**-4, 1 + 3 * 2**-4, 2**-10, 3 * 2**-10, 5 * 2**-10, 7.5 * 2**-9]
     near = [2**-10 * 1.0001, 2**-9, 2**-6, 2**-6 * (1 - 2**-4), 17.001, 0.0, 300]
-    x = np.float32([448, *ties, *near, *(-number for number in ties + near)])
+    x = np.array([448, *ties, *near, *(-number for number in ties + near)], np.float32)
     why = "scale 1: ties to even, denormals and below, both signs"
     case = BLOCKS.case("in-blocks-ties", why, block=32, x=x)
     yield case.shows(case["out.x"][:4].tolist() == [448, 16, 20, 1], "17 and 19 are ties")
-    x = np.float32([448, 1, 0, 449, 1, 0, 465, 1, 0, 257, 1, 0, 224, 1, 0])
+    x = np.array([448, 1, 0, 449, 1, 0, 465, 1, 0, 257, 1, 0, 224, 1, 0], np.float32)
     why = "largest numbers at, just above and below 448 and 256, in blocks of 3"
     case = BLOCKS.case("in-blocks-largest", why, block=3, x=x)
     shown = case["out.x"][::3].tolist() == [448, 448, 480, 256, 224]
     yield case.shows(shown, "480 is 240 times a scale of 2")
-    x = np.float32([448, *[5e-4] * 4, *[5e-4] * 3, 1e-6, 0.1, *[0] * 5])
+    x = np.array([448, *[5e-4] * 4, *[5e-4] * 3, 1e-6, 0.1, *[0] * 5], np.float32)
     why = "next to 448 small numbers become zero; in the next block they do not; a block of zeros"
     case = BLOCKS.case("in-blocks-apart", why, block=5, x=x)
     shown = (case["out.x"] != 0).tolist() == [True] + 4 * [False] + 5 * [True] + 5 * [False]
     yield case.shows(shown, "only next to 448")
-    tiny = np.float32([1e-45, 2**-137, 3 * 2**-137, -(2**-136), 2**-130])
-    x = np.concatenate([tiny, np.float32([3.4028235e38, 1e37, 3e35, -3.3e38, 1e30])])
+    tiny, large = [1e-45, 2**-137, 3 * 2**-137, -(2**-136), 2**-130], [3.4028235e38, 1e37, 3e35]
+    x = np.array([*tiny, *large, -3.3e38, 1e30], np.float32)
     why = "the least scale, which leaves little of float32's denormals, and its largest numbers"
     case = BLOCKS.case("in-blocks-limits", why, block=5, x=x)
     shown = [case["out.x"][:3].tolist(), case["out.x"][5]] == [[0, 0, 2.0**-135], np.inf]
     yield case.shows(shown, "2^-136 is the least, and float32's largest is rounded up")
-    x = np.float32([1, 2, 3, 1, np.inf, 3, 1, 2, 3, -np.inf, np.nan, 0, np.nan, 0, 0])
+    x = np.array([1, 2, 3, 1, np.inf, 3, 1, 2, 3, -np.inf, np.nan, 0, np.nan, 0, 0], np.float32)
     why = "a block with an infinity or a NaN is NaN, the others are not"
     case = BLOCKS.case("in-blocks-special", why, family="special", block=3, x=x)
     lost = np.isnan(case["out.x"]).reshape(-1, 3).tolist()
     yield case.shows(lost == [[bad] * 3 for bad in (0, 1, 0, 1, 1)], "the second and two more")
-    x = random_source("in-blocks-of-one").standard_normal(9) * np.exp2(np.arange(-27, 27, 6))
-    x = x.astype(np.float32)
+    wide = random_source("in-blocks-of-one").standard_normal(9) * np.exp2(np.arange(-27, 27, 6))
+    x = wide.astype(np.float32)
     case = BLOCKS.case("in-blocks-of-one", "blocks of one: each has its scale", block=1, x=x)
     other = not same_bits(case["out.x"], in_blocks(x))
     yield case.shows(other, "a shared scale differs")
@@ -164,11 +166,11 @@ def lost_alone(x, block=32):
 # ---- exercise in_blocks ----
 
 
-def one_block(random: np.random.Generator) -> list[tuple]:
+def one_block(random: np.random.Generator) -> list[Arguments]:
     return [(tenths(random, n), block) for n, block in ((3, 3), (5, 5), (6, 32))]
 
 
-def apart(random: np.random.Generator) -> list[tuple]:
+def apart(random: np.random.Generator) -> list[Arguments]:
     """Each block has other magnitudes than the one before; the last block is shorter."""
     found = []
     for n, block in ((3, 2), (5, 3), (7, 2)):
@@ -177,21 +179,21 @@ def apart(random: np.random.Generator) -> list[tuple]:
     return found
 
 
-def near_448(random: np.random.Generator) -> list[tuple]:
+def near_448(random: np.random.Generator) -> list[Arguments]:
     """Largest numbers from 449 to 511 and from 257 to 447; next to small ones 448, 256 and one
     between 448 and 449. Each times a power of two.
     """
     tops = [*random.integers(449, 512, 2), *random.integers(257, 448, 2)]
     powers = np.exp2(random.integers(-1, 4, (4, 1)))
-    xs = np.column_stack([tops, random.integers(-200, 200, (4, 2))]) * powers
+    xs = [*np.column_stack([tops, random.integers(-200, 200, (4, 2))]) * powers]
     tops = [448 + random.uniform(0.1, 0.9), 448, 256]
     powers = np.exp2(random.integers(-1, 4, (3, 1)))
     small = (2 * random.integers(0, 8, (3, 2)) + 1) * 2.0**-9  # exact with a scale of 1, not of 2
-    xs = [*xs, *np.column_stack([tops, small]) * powers]
+    xs += [*np.column_stack([tops, small]) * powers]
     return [(x.astype(np.float32), 3) for x in xs]
 
 
-def awkward(random: np.random.Generator) -> list[tuple]:
+def awkward(random: np.random.Generator) -> list[Arguments]:
     """With a scale of 1: ties, and numbers below 2^-6. Zeros, no numbers."""
     ties = [448, *(2 * random.integers(8, 16, 2) + 1)]
     small = [448, *(random.integers(2, 8, 2) * 2.0**-9)]
@@ -208,7 +210,9 @@ BLOCKS_05.part("the largest number is near 448 times a power of two", 1, near_44
 BLOCKS_05.part("ties, numbers below 2^-6, zeros, no numbers", 1, awkward)
 
 
-def made_of(scale: Callable = scale_of, rounded: Callable = e4m3) -> Callable:
+def made_of(
+    scale: Callable[..., Any] = scale_of, rounded: Callable[..., Any] = e4m3
+) -> Callable[..., Any]:
     """in_blocks with another scale or another rounding."""
 
     def made(x, block=32):

@@ -1,11 +1,12 @@
 """Exercise half_sum of lesson 05: float16 on the wire, at every hop (R3) or once (D2)."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from refgf.oracle.spec.direct import direct_allreduce
-from refgf.oracle.spec.exercise import Drawn, Exercise, tenths
+from refgf.oracle.spec.exercise import Arguments, Drawn, Exercise, tenths
 from refgf.oracle.spec.precision.wire import normal
 from refgf.oracle.spec.ring import Arrays, rounded_fold
 
@@ -20,7 +21,9 @@ def half(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float16).astype(np.float32)
 
 
-def fold(terms: Arrays, rounded_input: Callable, rounded_partial: Callable) -> np.ndarray:
+def fold(
+    terms: Arrays, rounded_input: Callable[..., Any], rounded_partial: Callable[..., Any]
+) -> np.ndarray:
     """A left fold; the result is rounded."""
     total = rounded_input(terms[0])
     for term in terms[1:]:
@@ -50,13 +53,13 @@ def in_order(random: np.random.Generator, n: int) -> Arrays:
     return [large, small, -large, other]
 
 
-def large_terms(random: np.random.Generator) -> list[tuple]:
+def large_terms(random: np.random.Generator) -> list[Arguments]:
     """x, y, -x and x, y: numbers that float16 holds. x + y is more than 65504, but for a small last
     element. In the last case the sum, 65512, is rounded to 65504.
     """
     x, y = (32 * random.integers(1100, 1900, (2, 3))).astype(np.float32)
     x, y = np.append(x, np.float32(128)), np.append(y, np.float32(64))
-    barely = [np.float32([65504]), np.float32([8])]
+    barely = [np.array([number], np.float32) for number in (65504, 8)]
     orders = [x, y, -x], [-x, y, x], [x, y], barely  # [x, y] overflows only in the result
     return [(terms, every_hop) for terms in orders for every_hop in (True, False)]
 
@@ -120,7 +123,7 @@ def float64_sum(terms, every_hop):
     """float16 inputs are added in float64."""
     if every_hop:
         return half_sum(terms, every_hop)
-    return half(sum(half(term).astype(np.float64) for term in terms))
+    return half(sum((half(term).astype(np.float64) for term in terms), np.zeros(terms[0].shape)))
 
 
 @HALF_SUM_05.mistake(

@@ -1,11 +1,13 @@
 """P7, P8: float32 master weights with working copies in the wire type, and a whole step."""
 
+from typing import Any
+
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, per_step, same_bits, select, steps_of
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, pick, random_source
-from refgf.oracle.spec.exercise import Drawn, Exercise, tenths
+from refgf.oracle.spec.exercise import Arguments, Drawn, Exercise, tenths
 from refgf.oracle.spec.momentum.sgd import momentum_step
 from refgf.oracle.spec.precision.scale import P5, all_finite, next_scale, scaled_allreduce
 from refgf.oracle.spec.precision.wire import awkward_numbers, on_wire
@@ -53,7 +55,7 @@ def scaled_run(
     scale: float,
     interval: int = 2000,
     wire: str | None = "float16",
-) -> list[dict]:
+) -> list[dict[str, Any]]:
     """P8: one step: P4; unless P5 skips it, M1 on the master; then P6.
 
     gs[t][rank]: unscaled gradients of step t. A step skipped by P5 has no M1.
@@ -74,12 +76,12 @@ def scaled_run(
 SCALED_AXES = {"w": ("step", "element"), "scale": ("step",), "finite": ("step",)}
 
 
-def run_steps(module: object, case: Case) -> Outputs:
+def run_steps(module: Any, case: Case) -> Outputs:
     settings = select(case, "rate", "momentum", "scale", "interval", "wire").values()
     return scaled_steps(module.scaled_run(case["in.w"].copy(), steps_of(case["in.g"]), *settings))
 
 
-def scaled_steps(steps: list[dict]) -> Outputs:
+def scaled_steps(steps: list[dict[str, Any]]) -> Outputs:
     return {"out.w": np.stack([step["w"] for step in steps]), **per_step(steps, "scale", "finite")}
 
 
@@ -88,7 +90,7 @@ RUN = JudgedFunction(scaled_run, "P4 P5 P6 P7 P8", SCALED_AXES, "w g", run_steps
 
 
 @RUN.fresh
-def any_run(d: Draw) -> dict:
+def any_run(d: Draw) -> Given:
     g = d.normal(5, d.p, d.n) * np.float32(2.0**-8)
     if d.n:
         value = pick(d.rng, np.inf, 999.0)
@@ -107,7 +109,13 @@ def run_cases() -> Cases:
     g[2, 1, 5], g[6, 2, 0] = 40.0, np.nan
     why = "step 2 overflows on the wire, step 6 has a NaN on one rank: all ranks skip both, and w "
     why += "keeps its bits"
-    settings = {"rate": 0.1, "momentum": 0.9, "scale": 2048.0, "interval": 3, "wire": "float16"}
+    settings: Given = {
+        "rate": 0.1,
+        "momentum": 0.9,
+        "scale": 2048.0,
+        "interval": 3,
+        "wire": "float16",
+    }
     case = RUN.case("scaled-run-overflow", why, **settings, w=w, g=g)
     wanted = [1, 1, 0, 1, 1, 1, 0, 1, 1, 1]
     case.shows(case["out.finite"].tolist() == wanted, "steps 2 and 6 are skipped")
@@ -173,11 +181,11 @@ def update(
     return master, working_copy(master).astype(np.float16)
 
 
-def sums_for(scales: tuple, broken: tuple | None = None) -> Drawn:
+def sums_for(scales: tuple[Any, ...], broken: tuple[Any, ...] | None = None) -> Drawn:
     """Cases of update: weights near 1, sums that float16 holds."""
 
-    def cases(random):
-        found = []
+    def cases(random: np.random.Generator) -> list[Arguments]:
+        found: list[Arguments] = []
         for n, factor, scale in zip((3, 3, 20), (1e-3, 1e-2, 0.1), scales):
             master = 1 + tenths(random, n) / 10
             total = (tenths(random, n) * factor * max(1.0, scale / 1000)).astype(np.float16)

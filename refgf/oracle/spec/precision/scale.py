@@ -1,14 +1,15 @@
 """P4 to P6: loss scaling."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from refgf.oracle.spec.calls import RANK_ELEMENT, Outputs, allreduce
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.direct import direct_allreduce
 from refgf.oracle.spec.draw import Draw, pick, random_source
-from refgf.oracle.spec.exercise import Exercise
+from refgf.oracle.spec.exercise import Arguments, Exercise
 from refgf.oracle.spec.precision.wire import on_wire
 from refgf.oracle.spec.ring import Arrays
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement, differs_with
@@ -20,7 +21,7 @@ def scaled_allreduce(
     gs: Arrays,
     scale: float,
     wire: str | None = "float16",
-    allreduce: Callable = direct_allreduce,
+    allreduce: Callable[..., Any] = direct_allreduce,
 ) -> Arrays:
     """P4: gradients are multiplied by the loss scale in float32, summed with the wire's roundings
     (of D2; with the ring those of R3), and divided by the scale in float32. Each rank's loss is its
@@ -42,7 +43,7 @@ SUM = JudgedFunction(scaled_allreduce, "P4", RANK_ELEMENT, "x", run_sum)
 
 
 @SUM.fresh
-def any_sum(d: Draw) -> dict:
+def any_sum(d: Draw) -> Given:
     scale = pick(d.rng, 2.0 ** d.integer(0, 12), 1000.0, 0.3)
     return {"scale": scale, "wire": "float16", "x": d.normal(d.p, d.n) * np.float32(2.0**-12)}
 
@@ -55,14 +56,14 @@ def sum_cases() -> Cases:
         (12, "scaled they survive"),
         (38, "scaled too far"),
     ):
-        given = {"scale": 2.0**power, "wire": "float16", "x": g}
+        given: Given = {"scale": 2.0**power, "wire": "float16", "x": g}
         case = SUM.case(f"scaled-allreduce-2-to-{power}", why, **given)
         finite = np.isfinite(case["out.x"]).all()
         yield case.shows(finite == (power < 20), "only the largest scale overflows")
     for scale in (1000.0, 0.3):
-        g = random_source(f"scale-{scale}").standard_normal((3, 40)) / 100
+        x = random_source(f"scale-{scale}").standard_normal((3, 40)) / 100
         why = f"divided by a scale of {scale:g}: its reciprocal is rounded, and has other bits"
-        given = {"scale": scale, "wire": "float16", "x": g.astype(np.float32)}
+        given = {"scale": scale, "wire": "float16", "x": x.astype(np.float32)}
         case = SUM.case(f"scaled-allreduce-{scale:g}", why, **given)
         other = differs_with(case, scaled_allreduce=times_the_reciprocal)
         yield case.shows(other, "the reciprocal has other bits")
@@ -117,9 +118,9 @@ FINITE = JudgedFunction(all_finite, "P5", {"finite": ()}, "x")
 @FINITE.golden
 def finite_cases() -> Cases:
     for name, bad in (("finite", 1.0), ("inf", np.inf), ("nan", np.nan)):
-        x = np.float32([[1.0, 65504.0], [2.0, bad]])
+        x = np.array([[1.0, 65504.0], [2.0, bad]], np.float32)
         yield FINITE.case(f"all-finite-{name}", "one rank's element decides for all", x=x)
-    x = np.float32([[3e38, 3e38, 0.1], [1.0, -3e38, -0.3]])
+    x = np.array([[3e38, 3e38, 0.1], [1.0, -3e38, -0.3]], np.float32)
     yield FINITE.case("all-finite-large", "finite elements whose sum overflows", x=x)
 
 
@@ -165,7 +166,7 @@ def next_scale(
     return scale, good_steps + 1
 
 
-def run_scale(module: object, case: Case) -> Outputs:
+def run_scale(module: Any, case: Case) -> Outputs:
     """The loss scale after each of a run of finite and non-finite steps."""
     scale, good, scales = case.arguments["scale"], 0, []
     for finite in case["in.finite"]:
@@ -179,7 +180,7 @@ SCALE = JudgedFunction(next_scale, "P6", {"scale": ("step",)}, "finite", run_sca
 
 
 @SCALE.fresh
-def any_steps(d: Draw) -> dict:
+def any_steps(d: Draw) -> Given:
     finite = (d.rng.random(30) < 0.8).astype(np.uint8)
     return {"scale": 2.0 ** d.integer(0, 23), "interval": d.integer(1, 4), "finite": finite}
 
@@ -202,7 +203,7 @@ def scale_cases() -> Cases:
         ),
     ):
         finite = np.array([int(step) for step in steps], np.uint8)
-        given = {"scale": scale, "interval": interval, "finite": finite}
+        given: Given = {"scale": scale, "interval": interval, "finite": finite}
         case = SCALE.case(f"next-scale{name}", why, **given)
         at_limit = "largest" not in name or 2.0**24 in case["out.scale"]
         yield case.shows(at_limit, "it is at the limit")
@@ -253,7 +254,7 @@ def with_interval(scale: float, good_steps: int, finite: bool, interval: int) ->
     return next_scale(scale, good_steps, finite, interval)
 
 
-def good_scales(random: np.random.Generator) -> list[tuple]:
+def good_scales(random: np.random.Generator) -> list[Arguments]:
     """Before, at and after the step that doubles."""
     rows = [(2.0**16, 1999, 2000), (2.0**16, 1998, 2000), (1024.0, 0, 2000), (8.0, 0, 1)]
     interval = int(random.integers(3, 3000))
@@ -261,7 +262,7 @@ def good_scales(random: np.random.Generator) -> list[tuple]:
     return [(scale, good_steps, True, interval) for scale, good_steps, interval in rows]
 
 
-def limits(random: np.random.Generator) -> list[tuple]:
+def limits(random: np.random.Generator) -> list[Arguments]:
     """At the limits, and one factor of 2 from each, which reaches it."""
     found = []
     for interval in (10, int(random.integers(3, 3000))):

@@ -7,6 +7,7 @@ NumPy has no bfloat16: its 16 bits are stored as uint16, its values are float32.
 import numpy as np
 
 from refgf.oracle.spec.calls import same_bits
+from refgf.oracle.spec.case import Given
 from refgf.oracle.spec.draw import Draw, pick
 from refgf.oracle.spec.exercise import Exercise
 from refgf.oracle.spec.floats import beyond_float32, nans
@@ -37,7 +38,7 @@ ON_WIRE = JudgedFunction(on_wire, "P1 P2", {"x": ("element",)}, "x")
 
 
 @ON_WIRE.fresh
-def any_cast(d: Draw) -> dict:
+def any_cast(d: Draw) -> Given:
     dtype = pick(d.rng, "float32", "float64")
     x = d.floats(40).astype(dtype)
     if dtype == "float64":
@@ -83,8 +84,8 @@ def casts() -> Cases:
     why = "ties to even, overflow at and just below the limit, denormals, both signs, NaN"
     for wire, statements in (("float16", "P1"), ("bfloat16", "P1 P2")):
         for dtype in ("float32", "float64"):
-            name, given = f"cast-{dtype}-to-{wire}", {"wire": wire, "x": awkward_numbers(dtype)}
-            yield ON_WIRE.case(name, why, statements, "special", **given)
+            name, x = f"cast-{dtype}-to-{wire}", awkward_numbers(dtype)
+            yield ON_WIRE.case(name, why, statements, "special", wire=wire, x=x)
     x = beyond_float32()
     twice = x.astype(np.float32).astype(np.float64)
     for wire, statements, why in (
@@ -224,14 +225,14 @@ UNDERFLOW.fresh(lambda d: {"wire": "float16", "x": d.normal(50) * np.float32(2.0
 @UNDERFLOW.golden
 def underflow_cases() -> Cases:
     why = "zeros of both signs do not count; 2^-25 is a tie and goes to 0"
-    x = np.float32([0.0, -0.0, 1.0, 2**-24, 2**-25, -(2**-26), 3e-8, 65504, 1e-30])
+    x = np.array([0.0, -0.0, 1.0, 2**-24, 2**-25, -(2**-26), 3e-8, 65504, 1e-30], np.float32)
     for wire in ("float16", "bfloat16"):
         yield UNDERFLOW.case(f"underflow-share-{wire}", why, wire=wire, x=x)
     for name, numbers, why in (
         ("zeros", [0.0, -0.0, 0.0], "no element is nonzero: a share of 0"),
         ("one", [0.0, 2.0**-30, 0.0], "the only element that is nonzero becomes zero"),
     ):
-        given = {"wire": "float16", "x": np.float32(numbers)}
+        given: Given = {"wire": "float16", "x": np.array(numbers, np.float32)}
         yield UNDERFLOW.case(f"underflow-share-{name}", why, **given)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from refgf.oracle.spec.calls import Outputs, Run, select
 from refgf.oracle.spec.case import Case
 from refgf.oracle.spec.draw import Draw, random_source
-from refgf.oracle.spec.exercise import Exercise
+from refgf.oracle.spec.exercise import Arguments, Exercise
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 
 # ---- T1: how many ----
@@ -42,7 +42,7 @@ def count_cases() -> Cases:
         yield COUNT.case(f"keep-count-{n}", why, n=n, percent=[*percents, 10, 33, 100])
 
 
-def ends(random: np.random.Generator) -> list[tuple]:
+def ends(random: np.random.Generator) -> list[Arguments]:
     return [(0, 10), (5, 0.1), (9, 100), (int(random.integers(10, 9999)), 100)]
 
 
@@ -137,7 +137,7 @@ def different(random: np.random.Generator, n: int) -> np.ndarray:
     return np.where(size > n / 2, -size, size)
 
 
-def with_ties(random: np.random.Generator) -> list[tuple]:
+def with_ties(random: np.random.Generator) -> list[Arguments]:
     n = int(random.integers(6, 12))
     signs = random.choice([-1.0, 1.0], n)
     long = random.choice([-1.0, 1.0], 100) * random.integers(1, 4, 100)  # for unstable sorts

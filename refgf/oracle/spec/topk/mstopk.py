@@ -1,10 +1,12 @@
 """T3: MSTopK, which finds nearly the largest magnitudes without sorting."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from refgf.oracle.spec.exercise import Exercise, quarters
+from refgf.oracle.spec.case import Given
+from refgf.oracle.spec.exercise import Arguments, Exercise, quarters
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
 from refgf.oracle.spec.topk.choice import heavy_tail, selection, top_k
 
@@ -82,7 +84,7 @@ EDGES = [  # magnitudes, k, start, rounds
 def edge_cases() -> Cases:
     """Each was a change of the definition that no other case saw."""
     for number, (x, k, start, rounds, why) in enumerate(EDGES):
-        given = {"k": k, "start": start, "rounds": rounds, "x": np.float32(x)}
+        given: Given = {"k": k, "start": start, "rounds": rounds, "x": np.array(x, np.float32)}
         yield MSTOPK.case(f"mstopk-edge-{number}", why, **given)
 
 
@@ -107,10 +109,10 @@ def bisected(
     x: np.ndarray,
     k: int,
     rounds: int,
-    size: Callable = np.abs,
-    first: Callable | None = None,
-    reaches: Callable = np.greater_equal,
-    up: Callable = np.greater,
+    size: Callable[..., Any] = np.abs,
+    first: Callable[..., Any] | None = None,
+    reaches: Callable[..., Any] = np.greater_equal,
+    up: Callable[..., Any] = np.greater,
 ) -> tuple[float, float]:
     """MSTopK's interval as in the lesson; the keywords make its typical mistakes."""
     magnitude = size(x)
@@ -129,7 +131,7 @@ def threshold(x: np.ndarray, k: int, rounds: int) -> tuple[float, float]:
     return bisected(x, k, rounds)
 
 
-def searched(random: np.random.Generator) -> list[tuple]:
+def searched(random: np.random.Generator) -> list[Arguments]:
     """20 rounds meet thresholds that exactly k magnitudes reach."""
     ks = random.integers(3, 11, 3).tolist()
     small = [(quarters(random, 6), 2, rounds) for rounds in (2, 3, 4)]
@@ -139,7 +141,7 @@ def searched(random: np.random.Generator) -> list[tuple]:
     ]
 
 
-def reached(random: np.random.Generator) -> list[tuple]:
+def reached(random: np.random.Generator) -> list[Arguments]:
     """The means are 3 and 2, the midpoint of 2 and 8 is 5. Factors of 2 keep all of it exact."""
     factor = 2.0 ** int(random.integers(-3, 6))
     rows = [([8, -3, 1, 0], 1, 2), ([8, -5, 1, -1, 1, 0, 0, 0], 1, 3)]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, Run, select, steps_of
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, pick, random_source, some_nodes
 from refgf.oracle.spec.exercise import Exercise
 from refgf.oracle.spec.families import inputs
@@ -62,7 +62,7 @@ def chosen_too_early(kept, g, k):
 # ---- T5: top-k ----
 
 
-def topk_run(gs: list[Arrays], percent: float) -> list[dict]:
+def topk_run(gs: list[Arrays], percent: float) -> list[dict[str, Any]]:
     """T5: top-k: all ranks add up what each rank sent, in rank order from 0 on.
 
     Source: allgather; the order chosen.
@@ -98,7 +98,7 @@ TOPK = JudgedFunction(topk_run, "T4 T5", AXES, "g", sparse_run("topk_run", "perc
 
 
 @TOPK.fresh
-def some_steps(d: Draw) -> dict:
+def some_steps(d: Draw) -> Given:
     g = often_equal(d, 3, d.p, min(d.n, 200))
     return {"percent": pick(d.rng, 1, 1.1, 10, 25, 50, 100), "g": g}
 
@@ -144,7 +144,7 @@ def shared_k(gs, percent):
 # ---- T6: HiTopKComm ----
 
 
-def hitopk_run(gs: list[Arrays], nodes: Nodes, percent: float) -> list[dict]:
+def hitopk_run(gs: list[Arrays], nodes: Nodes, percent: float) -> list[dict[str, Any]]:
     """T6: HiTopKComm: the node's sum (slices as in H4), T4 of each slice by its owner (rank s-1,
     mod g, of the node's g ranks owns slice s), with k of the slice's length, then the sum over
     nodes in their order, which all ranks receive.
@@ -178,7 +178,7 @@ HITOPK = JudgedFunction(
 
 
 @HITOPK.fresh
-def some_steps_on_nodes(d: Draw) -> dict:
+def some_steps_on_nodes(d: Draw) -> Given:
     return {"nodes": some_nodes(d.rng, d.p, True), **some_steps(d)}
 
 
@@ -221,7 +221,7 @@ def chosen_before_the_sum(gs, nodes, percent):
 
 
 def topk_step(
-    gradients: Arrays, residuals: Arrays, k: int, sparsified: Callable = sparsify
+    gradients: Arrays, residuals: Arrays, k: int, sparsified: Callable[..., Any] = sparsify
 ) -> tuple[np.ndarray, Arrays]:
     """A step of T5. -> (the sum, the residual of each rank)"""
     pairs = [sparsified(h, g, k) for h, g in zip(residuals, gradients)]
@@ -230,7 +230,7 @@ def topk_step(
 
 def step_case(
     random: np.random.Generator, n: int, large: list[list[int]], with_residuals: bool
-) -> tuple:
+) -> tuple[Any, ...]:
     """A case: rank r sends the elements large[r]. Whole numbers, whose float32 sums are exact.
 
     Magnitudes are different, of the accumulated gradients and of the gradients. With residuals
@@ -250,7 +250,7 @@ def step_case(
     return gradients, residuals, k
 
 
-def step_cases(with_residuals: bool, *shapes: tuple) -> Callable:
+def step_cases(with_residuals: bool, *shapes: tuple[Any, ...]) -> Callable[..., Any]:
     return lambda random: [step_case(random, n, large, with_residuals) for n, large in shapes]
 
 

@@ -1,12 +1,11 @@
 """T7, T8: what each rank sends with top-k, and with both forms of HiTopKComm."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from refgf.oracle.spec.calls import node_traffic
+from refgf.oracle.spec.case import Given
 from refgf.oracle.spec.draw import Draw, pick, some_nodes
-from refgf.oracle.spec.exercise import Exercise
+from refgf.oracle.spec.exercise import Arguments, Drawn, Exercise
 from refgf.oracle.spec.hierarchy.nodes import Nodes
 from refgf.oracle.spec.ring import slice_bounds
 from refgf.oracle.spec.ring_steps import ring_traffic
@@ -52,7 +51,7 @@ TRAFFIC = JudgedFunction(
 
 
 @TRAFFIC.fresh
-def any_share(d: Draw) -> dict:
+def any_share(d: Draw) -> Given:
     nodes, percent = some_nodes(d.rng, d.p, True), pick(d.rng, 1, 1.1, 10, 100)
     return {"n": d.n, "nodes": nodes, "percent": percent, "hierarchical": pick(d.rng, False, True)}
 
@@ -63,7 +62,7 @@ def traffic_cases() -> Cases:
         why = "values and indices; 1003 elements in uneven slices"
         for nodes in ([[0]], [[0, 1, 2]], [[0, 1], [2, 3]], [[4, 0], [1, 5], [3, 2]]):
             sizes = "-".join(str(len(node)) for node in nodes)
-            given = {"n": 1003, "nodes": nodes, "percent": 1, "hierarchical": hierarchical}
+            given: Given = {"n": 1003, "nodes": nodes, "percent": 1, "hierarchical": hierarchical}
             yield TRAFFIC.case(f"topk-traffic-{form}-{sizes}", why, **given)
         why = "1 % of 1000 and of 500 are whole"
         given = {"n": 1000, "nodes": [[0, 1], [2, 3]], "percent": 1, "hierarchical": hierarchical}
@@ -119,7 +118,7 @@ PAIRS = JudgedFunction(
 
 
 @PAIRS.fresh
-def divided_by_nodes(d: Draw) -> dict:
+def divided_by_nodes(d: Draw) -> Given:
     """Every node divides n."""
     nodes, percent = some_nodes(d.rng, d.p, True), pick(d.rng, 1, 1.1, 10, 100)
     return {"n": d.n - d.n % len(nodes[0]), "nodes": nodes, "percent": percent}
@@ -173,10 +172,10 @@ def step_bytes(n: int, percent: float, p: int, value_bytes: int) -> tuple[float,
     return float(dense), float(sparse)
 
 
-def pools(value_bytes: int) -> Callable:
+def pools(value_bytes: int) -> Drawn:
     """p divides n, and k is whole. p is not 2, where a ring sends as much as an allgather."""
 
-    def cases(random):
+    def cases(random: np.random.Generator) -> list[Arguments]:
         ps = [4, int(random.integers(5, 20))]
         return [
             (100 * p * int(random.integers(1, 999)), percent, p, value_bytes)
@@ -186,7 +185,7 @@ def pools(value_bytes: int) -> Callable:
     return cases
 
 
-def rounded_up(random: np.random.Generator) -> list[tuple]:
+def rounded_up(random: np.random.Generator) -> list[Arguments]:
     drawn = 100 * int(random.integers(9, 999)) + 50
     return [(250, 1, 5, 4), (900, 0.5, 3, 4), (drawn, 1, 5, 4)]
 

@@ -1,11 +1,12 @@
 """Z4: ZeRO-3 (FSDP), where each rank keeps a slice of every layer: what it sends, and when."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, select
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw
 from refgf.oracle.spec.ring import slice_bounds
 from refgf.oracle.spec.statement import Cases, JudgedFunction, Statement
@@ -45,7 +46,7 @@ def sent(n: int, p: int, rank: int, kind: int) -> int:
     return n - lengths[(rank + 2 - kind) % p]
 
 
-def run_calls(module: object, case: Case) -> Outputs:
+def run_calls(module: Any, case: Case) -> Outputs:
     sizes, p = select(case, "sizes", "p").values()
     calls = [module.zero3_calls(list(sizes), p, rank) for rank in range(p)]
     return {"out.calls": np.array(calls, np.int64).reshape(p, -1, 4)}
@@ -56,7 +57,7 @@ CALLS = JudgedFunction(zero3_calls, "Z4", {"calls": ("rank", "call", "number")},
 
 
 @CALLS.fresh
-def any_layers(d: Draw) -> dict:
+def any_layers(d: Draw) -> Given:
     """Few ranks: an implementation may count by sending."""
     return {"sizes": [d.integer(0, 40) for _ in range(d.integer(1, 6))], "p": min(d.p, 12)}
 

@@ -1,17 +1,15 @@
 """Lesson 16: who owns a slice, what a rank holds, a step of ZeRO-1, what a step sends."""
 
-from collections.abc import Callable
-
 import numpy as np
 
-from refgf.oracle.spec.exercise import Exercise, tenths
+from refgf.oracle.spec.exercise import Arguments, Drawn, Exercise, tenths
 from refgf.oracle.spec.momentum.sgd import momentum_step
 from refgf.oracle.spec.ring import ANY, DIVIDES, FEW, Arrays, rounded_fold
 from refgf.oracle.spec.zero.step import owner_early, zero_slice
 
 
-def of_every_rank(p: int, rest: int) -> Callable:
-    def cases(random):
+def of_every_rank(p: int, rest: int) -> Drawn:
+    def cases(random: np.random.Generator) -> list[Arguments]:
         n = p * int(random.integers(3, 99)) + rest
         return [(n, p, rank) for rank in range(p)]
 
@@ -34,10 +32,10 @@ def held(n: int, p: int, rank: int, stage: int, states: int) -> tuple[int, int, 
     return own if stage > 2 else n, own if stage > 1 else n, states * (own if stage else n)
 
 
-def cases_of(stages: tuple[int, ...], states: tuple[int, ...] = (1, 2)) -> Callable:
+def cases_of(stages: tuple[int, ...], states: tuple[int, ...] = (1, 2)) -> Drawn:
     """Every rank of a few vectors, one of them shorter than the number of ranks."""
 
-    def cases(random):
+    def cases(random: np.random.Generator) -> list[Arguments]:
         sizes = [(3, 5), (13, 4), (int(random.integers(20, 99)), 7)]
         return [
             (n, p, rank, stage, each)
@@ -100,10 +98,10 @@ def sharded_step(
     return w, after
 
 
-def steps(*sizes: tuple[int, int], moving: bool = True) -> Callable:
+def steps(*sizes: tuple[int, int], moving: bool = True) -> Drawn:
     """(w, velocities, gradients, rate, momentum) of each (n, p). moving: from velocities not 0."""
 
-    def cases(random):
+    def cases(random: np.random.Generator) -> list[Arguments]:
         found = []
         for n, p in sizes:
             lengths = [stop - start for start, stop in (zero_slice(n, p, r) for r in range(p))]
@@ -166,8 +164,8 @@ def step_elements(n: int, p: int, stage: int) -> float:
     return (3 if stage > 2 else 2) * n * (p - 1) / p
 
 
-def sends_of(stages: tuple[int, ...]) -> Callable:
-    def cases(random):
+def sends_of(stages: tuple[int, ...]) -> Drawn:
+    def cases(random: np.random.Generator) -> list[Arguments]:
         ps = (2, 4, int(random.integers(5, 40)))
         return [(p * int(random.integers(1, 99)), p, stage) for p in ps for stage in stages]
 

@@ -5,10 +5,12 @@ M1 on that slice                    with its velocity, which no other rank has
 allgather of the parameters         all ranks hold all of them again
 """
 
+from typing import Any
+
 import numpy as np
 
 from refgf.oracle.spec.calls import Outputs, same_bits, select, steps_of
-from refgf.oracle.spec.case import Case
+from refgf.oracle.spec.case import Case, Given
 from refgf.oracle.spec.draw import Draw, pick, random_source
 from refgf.oracle.spec.momentum.sgd import momentum_step
 from refgf.oracle.spec.ring import Arrays, ring_allreduce, rounded_fold, shape_says, slice_bounds
@@ -30,7 +32,7 @@ def zero_slice(n: int, p: int, rank: int) -> tuple[int, int]:
     return slice_bounds(n, p)[(rank + 1) % p]
 
 
-def run_owners(module: object, case: Case) -> Outputs:
+def run_owners(module: Any, case: Case) -> Outputs:
     n, p = case.arguments["n"], case.arguments["p"]
     return {"out.bounds": np.array([module.zero_slice(n, p, r) for r in range(p)], np.int64)}
 
@@ -108,7 +110,7 @@ def zero_run(
     momentum: float,
     decay: float = 0.0,
     decayed: np.ndarray | None = None,
-) -> list[dict]:
+) -> list[dict[str, Any]]:
     """Z2 for T steps from v = 0. gs[t][rank] -> {"w": p arrays, "v": p arrays} after each step"""
     p, states = len(gs[0]), []
     ws, vs = [w.copy() for _ in range(p)], [np.zeros_like(w) for _ in range(p)]
@@ -118,7 +120,7 @@ def zero_run(
     return states
 
 
-def run_steps(module: object, case: Case) -> Outputs:
+def run_steps(module: Any, case: Case) -> Outputs:
     settings, decayed = select(case, "rate", "momentum", "decay"), case["in.decayed"].astype(bool)
     states = module.zero_run(
         case["in.w"].copy(), steps_of(case["in.g"]), **settings, decayed=decayed
@@ -132,7 +134,7 @@ RUN = JudgedFunction(zero_run, "Z1 Z2", AXES, "w g decayed", run_steps)
 
 
 @RUN.fresh
-def any_steps(d: Draw) -> dict:
+def any_steps(d: Draw) -> Given:
     p, n, decay = min(d.p, 12), d.n, pick(d.rng, 0.0, 0.01)
     arrays = {"w": d.normal(n), "g": d.normal(3, p, n)}
     decayed = d.rng.integers(0, 2, n).astype(np.uint8)
@@ -145,12 +147,12 @@ def run_cases() -> Cases:
         rng = random_source(f"zero-n{n}-p{p}")
         w, g = (rng.standard_normal(shape).astype(np.float32) for shape in (n, (4, p, n)))
         decayed, why = (np.arange(n) % 3 != 0).astype(np.uint8), f"four steps; {shape_says(p, n)}"
-        settings = {"rate": 0.1, "momentum": 0.9, "decay": 0.01}
+        settings: Given = {"rate": 0.1, "momentum": 0.9, "decay": 0.01}
         case = RUN.case(f"zero-run-n{n}-p{p}", why, **settings, w=w, g=g, decayed=decayed)
         unsharded, v = w, np.zeros_like(w)
         for step in g:
             total = ring_allreduce(list(step))[0]
-            unsharded, v = momentum_step(unsharded, v, total, *settings.values(), decayed != 0)
+            unsharded, v = momentum_step(unsharded, v, total, **settings, decayed=decayed != 0)
         alike = all(same_bits(mine, unsharded) for mine in case["out.w"][-1])
         case.shows(alike, "every rank has the bits of R2 and M1 on all elements")
         shows = n < 20 or differs_with(case, zero_step=in_rank_order)
@@ -184,11 +186,10 @@ def not_gathered(ws, vs, gs, rate, momentum, decay=0.0, decayed=None):
 
 @Z2.mistake("the flags of decay are not cut: each rank takes them from element 0 on")
 def flags_from_0(ws, vs, gs, rate, momentum, decay=0.0, decayed=None):
-    n, p, moved = len(ws[0]), len(ws), None if decayed is None else decayed.copy()
-    for rank in range(p if decayed is not None else 0):
-        i, j = zero_slice(n, p, rank)
-        moved[i:j] = decayed[: j - i]
-    return zero_step(ws, vs, gs, rate, momentum, decay, moved)
+    if decayed is not None:
+        bounds = sorted(zero_slice(len(ws[0]), len(ws), rank) for rank in range(len(ws)))
+        decayed = np.concatenate([decayed[: j - i] for i, j in bounds])
+    return zero_step(ws, vs, gs, rate, momentum, decay, decayed)
 
 
 @Z2.mistake("every rank keeps the velocity of all elements: nothing is saved")
@@ -219,7 +220,7 @@ def zero_traffic(n: int, p: int, rank: int, itemsize: int = 4) -> tuple[int, int
     return messages, itemsize * elements
 
 
-def run_traffic(module: object, case: Case) -> Outputs:
+def run_traffic(module: Any, case: Case) -> Outputs:
     n, p, itemsize = select(case, "n", "p", "itemsize").values()
     sent = [module.zero_traffic(n, p, rank, itemsize) for rank in range(p)]
     return {"out.traffic": np.array(sent, np.int64)}
@@ -231,7 +232,7 @@ TRAFFIC = JudgedFunction(zero_traffic, "Z3", SENT, run=run_traffic)
 
 
 @TRAFFIC.fresh
-def any_traffic(d: Draw) -> dict:
+def any_traffic(d: Draw) -> Given:
     """Few ranks: an implementation may count by sending."""
     return {"n": d.n, "p": min(d.p, 12), "itemsize": pick(d.rng, 4, 8)}
 
