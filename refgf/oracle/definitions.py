@@ -26,7 +26,6 @@ module: `from refgf.oracle.definitions import ring_allreduce`. They stand in spe
 """
 
 from collections.abc import Callable
-from typing import Any
 
 # ruff: noqa: F401  these names are here to be imported from here
 from refgf.oracle.spec.cache.levels import cache_levels, fits
@@ -188,9 +187,9 @@ from refgf.oracle.spec.zero.layers import zero3_calls
 from refgf.oracle.spec.zero.step import zero_run, zero_slice, zero_step, zero_traffic
 
 __all__ = [name for name in dir() if callable(globals()[name]) and not name.startswith("_")]
-__all__ = [name for name in __all__ if name not in ("Any", "Callable")]
+__all__.remove("Callable")
 
 
-def statements() -> dict[str, Callable[..., Any]]:
+def statements() -> dict[str, Callable[..., object]]:
     """{number: function} of all statements."""
     return {number: statement.definition for number, statement in STATEMENTS.items()}
