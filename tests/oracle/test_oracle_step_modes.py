@@ -68,6 +68,12 @@ def test_tensors_that_p_ranks_alone_freeze_are_judged(two, tmp_path):
     assert "0.weight, 0.bias: zero: no gradient arrives" in str(found[0]), found
 
 
+def test_zero_gradients_are_not_called_those_of_the_whole_batch(two, tmp_path):
+    """They are the same on every rank, and 0 times the right ones."""
+    (found,) = judged(tmp_path, two, {"FACTOR": "0"}).findings
+    assert "zero: no gradient arrives" in str(found)
+
+
 @pytest.mark.parametrize("head", [BATCH_NORM, DROPOUT])
 @pytest.mark.parametrize(
     "mode", ["net.eval()", "[own.eval() for own in net if not isinstance(own, nn.Linear)]"]
