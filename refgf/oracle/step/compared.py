@@ -327,7 +327,7 @@ def whole_batch_everywhere(step: JudgedStep) -> bool:
         return False
     sums = {t: sum(own[t] for own in step.local[0]) for t in step.exact}
     moving = [t for t, exact in step.exact.items() if exact.any()]
-    return all(multiple(sums[t], step.exact[t], step.bounds[t]) for t in moving)  # 0 times: no samples
+    return all(multiple(sums[t], step.exact[t], step.bounds[t]) for t in moving)  # not 0 times
 
 
 def same_everywhere(step: JudgedStep) -> bool:
